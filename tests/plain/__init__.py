@@ -1,0 +1,1 @@
+"""A second, slow implementation of the selection language, used as the measure of the compiled engine."""
