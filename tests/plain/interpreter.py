@@ -163,9 +163,9 @@ class Judge:
             for name, value in (entry.get("set") or {}).items():
                 axis = vocabulary.axis_name(name)
                 touched.append(axis)
-                given[axis] = vocabulary.canonical(axis, value)
-                if value is None:
-                    del given[axis]
+                given.pop(axis, None)
+                if value is not None:
+                    given[axis] = vocabulary.canonical(axis, value)
             situation = Situation(vocabulary, given)
             if "use" in entry:
                 use = (index, entry["use"])
@@ -267,7 +267,7 @@ def policy_order(judge: Judge, situation: Situation) -> tuple[str | None, list[s
             spec = {"candidate": entry} if isinstance(entry, str) else entry
             if judge.applies(spec, situation):
                 order += judge.catalog.named(spec["candidate"])
-        return rule["name"], list(dict.fromkeys(order)), rule.get("unlisted", unlisted)
+        return rule.get("name"), list(dict.fromkeys(order)), rule.get("unlisted", unlisted)
     return None, [], unlisted
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
 Raw: TypeAlias = Any
 """What a YAML file holds: mappings, lists, strings, numbers, booleans, None."""
@@ -33,11 +31,6 @@ NESTING: Final = ("all", "any", "not", "accepts")
 def as_list(raw: Raw) -> list[Raw]:
     """A list as it is, anything else as a list of one."""
     return list(raw) if isinstance(raw, list | tuple) else [raw]
-
-
-def package_name(name: str) -> str:
-    """The PEP 503 spelling of a distribution's name."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 class Vocabulary:
@@ -72,18 +65,19 @@ class Vocabulary:
             return value
         if kind == "choice":
             for name, entry in self.choices(axis).items():
-                if str(value) == str(name) or str(value) in map(str, as_list(entry.get("aliases") or [])):
+                spellings = [name, *as_list(entry.get("aliases") or [])]
+                if str(value).lower() in [str(spelling).lower() for spelling in spellings]:
                     return name
             if self.axes[axis].get("open"):
                 return value
         if kind == "integer" and isinstance(value, int) and not isinstance(value, bool):
             return value
         if kind == "version":
-            return str(Version(str(value)))
+            return str(value)
         if kind == "pair" and len(value) == 2:
             return (value[0], value[1])
         if kind == "packages":
-            return {package_name(name): package(entry) for name, entry in value.items()}
+            return {name: package(entry) for name, entry in value.items()}
         raise ValueError(f"{axis} ({kind}) cannot be {value!r}")
 
     def neutral(self, axis: str) -> Raw:
@@ -96,7 +90,9 @@ class Vocabulary:
 
 
 def package(entry: Raw) -> dict[str, Raw]:
-    """One package of an environment; a bare version means that it is usable."""
+    """One package of an environment; a bare version means that it is usable, null that it is missing."""
+    if entry is None:
+        return {"version": None, "state": "missing"}
     if isinstance(entry, Mapping):
         return {"version": entry.get("version"), "state": entry.get("state", "usable")}
     return {"version": entry, "state": "usable"}
@@ -111,12 +107,11 @@ def meets(vocabulary: Vocabulary, axis: str, limit: Raw, value: Raw, *, null: bo
     """Does the value meet the constraint? `null` and `unknown` are what an open or unknown value counts as."""
     kind = vocabulary.axes[axis]["type"]
     if kind == "packages":
-        return all(
-            meets_package(wanted, value, package_name(name), unknown=unknown)
-            for name, wanted in limit.items()
-        )
+        return all(meets_package(wanted, value, name, unknown=unknown) for name, wanted in limit.items())
     if limit == "any":
         return True
+    if value is None and needs_value(limit):
+        return False
     if isinstance(limit, Mapping):
         return all(
             meets_key(vocabulary, axis, key, wanted, value, null=null, unknown=unknown)
@@ -133,6 +128,13 @@ def meets(vocabulary: Vocabulary, axis: str, limit: Raw, value: Raw, *, null: bo
     return bool(vocabulary.canonical(axis, limit) == value)
 
 
+def needs_value(limit: Raw) -> bool:
+    """Does the constraint, or an item of it, say `required: true`?"""
+    if isinstance(limit, list):
+        return any(needs_value(item) for item in limit)
+    return isinstance(limit, Mapping) and bool(limit.get("required"))
+
+
 def meets_key(
     vocabulary: Vocabulary, axis: str, key: str, wanted: Raw, value: Raw, *, null: bool, unknown: bool
 ) -> bool:
@@ -140,7 +142,7 @@ def meets_key(
     if key == "given":
         return bool((value is not None) == wanted)
     if key == "required":
-        return not (wanted and value is None)
+        return True  # what it asks of null is settled before
     if value is None:
         return null
     if value is UNKNOWN:
@@ -209,7 +211,7 @@ class Situation:
         default = entry.get("default")
         if isinstance(default, Mapping):
             return self.value(default["same_as"])
-        if "default" in entry and not (default is None and entry["type"] in ("flag", "mode")):
+        if default is not None:
             return self.vocabulary.canonical(axis, default)
         if entry.get("of") == "environment":
             return UNKNOWN
