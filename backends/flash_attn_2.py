@@ -1,0 +1,202 @@
+"""FlashAttention 2 (distribution ``flash-attn``, 2.6 to 2.8): dense, packed and paged calls.
+
+Facts, read from the package's sdists (``flash_attn/flash_attn_interface.py``, ``csrc/flash_attn/flash_api.cpp``):
+
+* ``window_size=(left, right)`` with -1 for no bound; a causal call sets the right bound to 0 itself.
+* The log-sum-exp is natural, but a row that may attend to nothing has ``+inf`` (``softmax.h``, and the early exits of
+  ``flash_fwd_kernel.h``); a call promises ``-inf``.
+* The varlen kernel for one query a sequence (``max_seqlen_q == 1`` with grouped heads) reshapes ``q`` to
+  ``[batch, ...]`` and so needs exactly one query in every sequence.
+* A bound on the right of ``seqlen_k`` or more counts as none, and a left bound without a right one gets
+  ``right = seqlen_k``: both change the result where there are more queries than keys (see :func:`_window_fault`).
+* The paged kernel is ``flash_attn_with_kvcache`` (queries of equal length, no backward) or the varlen function with
+  ``block_table``, whose backward ignores the table. A block has a multiple of 256 tokens.
+* Softcap excludes dropout. No sinks, masks or fp8; the value head has the query's size.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from backends._guard import NotSupported, refusal
+from backends._launch import (
+    cumulative,
+    has_nothing_to_do,
+    import_first,
+    nothing,
+    result,
+)
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from torch import Tensor
+
+    from backends._launch import Result
+    from backends.call import Call
+
+HONOURED: frozenset[str] = frozenset(
+    {
+        "dense",
+        "varlen",
+        "paged",
+        "paged_varlen",
+        "causal",
+        "window_left",
+        "window_right",
+        "softcap",
+        "alibi_slopes",
+        "scale",
+        "gqa",
+        "return_lse",
+        "dropout_p",
+        "training",
+        "deterministic",
+    }
+)
+_DTYPES = (torch.float16, torch.bfloat16)
+_BLOCK = 256
+
+
+def refuses(call: Call) -> str | None:
+    """Why this wrapper cannot run the call, or None."""
+    reason = refusal(call, HONOURED)
+    if reason is not None:
+        return reason
+    if call.q.dtype not in _DTYPES:
+        return f"dtype {call.q.dtype}: FlashAttention 2 takes float16 and bfloat16"
+    if call.softcap is not None and call.dropout_p > 0.0:
+        return "softcap with dropout: FlashAttention 2 has no kernel for both"
+    if call.layout == "paged":
+        if call.training:
+            return "gradients through a paged cache: the backward kernels know no block table"
+        if call.dropout_p > 0.0:
+            return "dropout with a paged cache"
+        if call.block_size is not None and call.block_size % _BLOCK != 0:
+            return f"block_size {call.block_size}: a multiple of {_BLOCK}"
+    return _window_fault(call)
+
+
+def _window_fault(call: Call) -> str | None:
+    """The two windows whose meaning the kernel changes when queries outnumber keys (``set_params_fprop``)."""
+    if call.window is None or call.causal:
+        return None
+    left, right = call.window
+    if right is None and left is not None and call.max_seqlen_q > call.max_seqlen_k + 1:
+        return (
+            f"window ({left}, None) with {call.max_seqlen_q} queries and {call.max_seqlen_k} keys: "
+            "the kernel would bound it on the right"
+        )
+    if right is not None and call.max_seqlen_k <= right < call.max_seqlen_q - 1:
+        return (
+            f"window right bound {right} with {call.max_seqlen_q} queries and {call.max_seqlen_k} keys: "
+            "the kernel would drop the bound"
+        )
+    return None
+
+
+def run(call: Call) -> Result:
+    """Run the call on CUDA.
+
+    Raises:
+        NotSupported: the call uses something :func:`refuses` names.
+        ImportError: the package is missing or broken.
+    """
+    reason = refuses(call)
+    if reason is not None:
+        raise NotSupported("flash_attn/fa2", reason)
+    if has_nothing_to_do(call):
+        return nothing(call)
+    package = import_first("flash_attn")
+    if not hasattr(package, "flash_attn_func"):
+        raise ImportError(
+            "flash_attn is there without flash_attn_func: flash-attn-4 alone owns that name"
+        )
+    out, lse = _launch(package, call)
+    if lse is not None:
+        # a row without keys has +inf here; out of place, because autograd keeps this tensor for the backward pass
+        lse = torch.where(lse == torch.inf, -torch.inf, lse)
+    return result(call, out, lse)
+
+
+def _launch(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
+    if call.layout == "paged" and call.cu_seqlens_q is None:
+        return _paged(package, call)
+    window = _window(call)
+    softcap = call.softcap or 0.0
+    if call.layout == "dense":
+        returned = package.flash_attn_func(
+            call.q,
+            call.k,
+            call.v,
+            dropout_p=call.dropout_p,
+            softmax_scale=call.softmax_scale,
+            causal=call.causal,
+            window_size=window,
+            softcap=softcap,
+            alibi_slopes=call.alibi_slopes,
+            deterministic=call.deterministic,
+            return_attn_probs=call.return_lse,
+        )
+    else:
+        starts_k = (
+            call.cu_seqlens_k if call.seq_lens is None else cumulative(call.seq_lens)
+        )
+        returned = package.flash_attn_varlen_func(
+            call.q,
+            call.k,
+            call.v,
+            cu_seqlens_q=call.cu_seqlens_q,
+            cu_seqlens_k=starts_k,
+            max_seqlen_q=_max_seqlen_q(call),
+            max_seqlen_k=call.max_seqlen_k,
+            dropout_p=call.dropout_p,
+            softmax_scale=call.softmax_scale,
+            causal=call.causal,
+            window_size=window,
+            softcap=softcap,
+            alibi_slopes=call.alibi_slopes,
+            deterministic=call.deterministic,
+            return_attn_probs=call.return_lse,
+            block_table=call.block_table,
+        )
+    if not call.return_lse:
+        return returned, None
+    out, lse, _ = returned  # the third is the dropout pattern, for tests
+    return out, lse
+
+
+def _paged(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
+    returned = package.flash_attn_with_kvcache(
+        call.q,
+        call.k,
+        call.v,
+        cache_seqlens=call.seq_lens,
+        block_table=call.block_table,
+        softmax_scale=call.softmax_scale,
+        causal=call.causal,
+        window_size=_window(call),
+        softcap=call.softcap or 0.0,
+        alibi_slopes=call.alibi_slopes,
+        return_softmax_lse=call.return_lse,
+    )
+    if not call.return_lse:
+        return returned, None
+    out, lse = returned
+    return out, lse
+
+
+def _window(call: Call) -> tuple[int, int]:
+    if call.window is None:
+        return (-1, -1)
+    left, right = call.window
+    return (-1 if left is None else left, -1 if right is None else right)
+
+
+def _max_seqlen_q(call: Call) -> int:
+    """The longest query sequence; 2 where 1 would pick the kernel that wants one query in every sequence."""
+    if call.max_seqlen_q == 1 and call.q.shape[0] != call.batch:
+        return 2
+    return call.max_seqlen_q
