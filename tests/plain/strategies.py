@@ -1,0 +1,267 @@
+"""Random vocabularies, manifests, policies, environments and requests, all valid by the language's rules.
+
+Domains are tiny (a handful of numbers, versions and words), so that limits are met and missed about equally often
+and two rules often speak of the same value. Cycles cannot arise: an axis speaks of earlier axes only, and a candidate
+names (`accepts`, `use`, `extends`) candidates of lower rank only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from .conditions import PACKAGES, STATES, VERSIONS, Axes, conditions, declared_limits, value_of
+from .values import Raw
+from .vocabularies import vocabularies
+
+__all__ = ["Case", "cases", "catalogs", "environments", "requests", "vocabularies"]
+
+
+class RawCatalog(NamedTuple):
+    """The raw parts of a catalog, and the ids of all its candidates with their backends' names."""
+
+    vocabulary: dict[str, Raw]
+    pack: dict[str, Raw]
+    manifests: list[dict[str, Raw]]
+    names: list[str]
+
+
+class Case(NamedTuple):
+    """A catalog with one question to it. `backend` is None or the name of a backend or candidate to pin."""
+
+    vocabulary: dict[str, Raw]
+    pack: dict[str, Raw]
+    manifests: list[dict[str, Raw]]
+    request: dict[str, Raw]
+    environment: dict[str, Raw]
+    backend: str | None
+    strict: bool
+
+
+def sometimes(draw: DrawFn, one_in: int) -> bool:
+    """True about once in so many times (and not in a minimal example)."""
+    return draw(st.integers(0, one_in - 1)) == one_in - 1
+
+
+def given_axes(axes: Axes, of: str) -> Axes:
+    """The axes a request or an environment may give."""
+    return {n: a for n, a in axes.items() if "derive" not in a and a.get("of", "request") == of}
+
+
+@st.composite
+def limits(draw: DrawFn, axes: Axes, of: str, *, most: int = 2) -> dict[str, Raw]:
+    """A `supports` (of the request) or `requires` (of the environment)."""
+    names = [
+        n
+        for n, a in axes.items()
+        if a.get("of", "request") == of and (a["type"] != "packages" or sometimes(draw, 4))
+    ]
+    chosen = draw(st.lists(st.sampled_from(names), max_size=most, unique=True)) if names else []
+    return {name: draw(declared_limits(axes[name])) for name in chosen}
+
+
+@st.composite
+def rules(draw: DrawFn, axes: Axes, others: Sequence[str], *, kind: str) -> dict[str, Raw]:
+    """One entry of `rules` or `known_wrong`, as the kind says."""
+    rule: dict[str, Raw] = {}
+    parts = ["when", "unless", *(["require"] if kind == "rules" else ["until"])]
+    for part in parts:
+        if part == "when" or sometimes(draw, 3):
+            rule[part] = draw(conditions(axes, others))
+    if kind == "rules" and sometimes(draw, 8):
+        del rule["when"]
+    if kind == "rules" and sometimes(draw, 3):
+        rule.pop("require", None)
+        rule["warn"] = "mind this"
+        if sometimes(draw, 2):
+            rule["strict"] = True
+    else:
+        rule["reject"] = "not this"
+        if sometimes(draw, 5):
+            rule["axis"] = draw(st.lists(st.sampled_from(sorted(axes)), min_size=1, max_size=2, unique=True))
+    return rule
+
+
+@st.composite
+def adjustments(draw: DrawFn, axes: Axes, others: Sequence[str]) -> dict[str, Raw]:
+    """One entry of `adjust`."""
+    entry: dict[str, Raw] = {"when": draw(conditions(axes, ()))}
+    settable = [n for n, a in given_axes(axes, "request").items() if not a.get("identity")]
+    if settable and not (others and sometimes(draw, 3)):
+        chosen = draw(st.lists(st.sampled_from(settable), min_size=1, max_size=2, unique=True))
+        entry["set"] = {name: draw(value_of(axes[name])) for name in chosen}
+    elif others:
+        entry["use"] = draw(st.sampled_from(list(others)))
+    return entry if len(entry) > 1 else {}
+
+
+@st.composite
+def bodies(draw: DrawFn, axes: Axes, others: Sequence[str]) -> dict[str, Raw]:
+    """What a manifest and a variant have in common: limits, rules, known faults, adjustments."""
+    body: dict[str, Raw] = {}
+    for key, of in (("requires", "environment"), ("supports", "request")):
+        found = draw(limits(axes, of))
+        if found:
+            body[key] = found
+    for key, one_in in (("rules", 2), ("known_wrong", 5)):
+        if sometimes(draw, one_in):
+            body[key] = draw(st.lists(rules(axes, others, kind=key), min_size=1, max_size=2))
+    if sometimes(draw, 4):
+        entries = draw(st.lists(adjustments(axes, others), min_size=1, max_size=2))
+        if any(entries):
+            body["adjust"] = [entry for entry in entries if entry]
+    return body
+
+
+@st.composite
+def manifests(
+    draw: DrawFn, axes: Axes, name: str, earlier: Sequence[str]
+) -> tuple[dict[str, Raw], list[str]]:
+    """One manifest and the ids of its candidates (abstract ones included), lowest rank first."""
+    manifest: dict[str, Raw] = {
+        "manifest": 1,
+        "name": name,
+        "title": name.upper(),
+        **draw(bodies(axes, earlier)),
+    }
+    for axis, entry in axes.items():
+        if entry.get("declare") == "required":
+            part = "supports" if entry.get("of", "request") == "request" else "requires"
+            manifest.setdefault(part, {}).setdefault(axis, draw(declared_limits(entry)))
+    count = draw(st.integers(0, 3))
+    if not count:
+        return manifest, [name]
+    variants: list[dict[str, Raw]] = []
+    ids: list[str] = []
+    for rank in range(count):
+        variant: dict[str, Raw] = {"name": f"v{rank}"}
+        if rank and sometimes(draw, 2):
+            variant["extends"] = f"v{draw(st.integers(0, rank - 1))}"
+        if sometimes(draw, 5):
+            variant["abstract"] = True
+        for axis, entry in axes.items():
+            if entry.get("identity") and sometimes(draw, 2):
+                variant[axis] = draw(value_of(entry))
+        variant.update(draw(bodies(axes, [*earlier, *ids])))
+        variants.append(variant)
+        ids.append(f"{name}/v{rank}")
+    names = [variant["name"] for variant in variants]
+    if all(variant.get("abstract") for variant in variants):
+        del variants[0]["abstract"]
+    for key in ("rules", "known_wrong"):
+        for rule in manifest.get(key, []):
+            if sometimes(draw, 3):
+                rule["variants"] = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+    manifest["variants"] = draw(st.permutations(variants))
+    return manifest, ids
+
+
+@st.composite
+def packs(draw: DrawFn, axes: Axes, names: Sequence[str], ids: Sequence[str]) -> dict[str, Raw]:
+    """A pack: `names` can stand in an order (listed candidates and backends), `ids` after `accepts`."""
+    pack: dict[str, Raw] = {"pack": 1, "name": "random", "title": "Random"}
+    if sometimes(draw, 3):
+        pack["unlisted"] = draw(st.sampled_from(["last", "excluded"]))
+    policy = []
+    for index in range(draw(st.integers(0, 3))):
+        rule: dict[str, Raw] = {"name": f"rule {index}"}
+        if draw(st.booleans()):
+            rule["when"] = draw(conditions(axes, ids))
+        order: list[Raw] = []
+        for name in draw(st.lists(st.sampled_from(list(names)), max_size=5)):
+            if sometimes(draw, 3):
+                entry: dict[str, Raw] = {"candidate": name}
+                part = draw(st.sampled_from(["when", "unless"]))
+                entry[part] = draw(conditions(axes, ids))
+                order.append(entry)
+            else:
+                order.append(name)
+        rule["order"] = order
+        if sometimes(draw, 3):
+            rule["unlisted"] = draw(st.sampled_from(["last", "excluded"]))
+        policy.append(rule)
+    pack["policy"] = policy
+    return pack
+
+
+@st.composite
+def catalogs(draw: DrawFn) -> RawCatalog:
+    """A whole catalog of one to four backends."""
+    vocabulary = draw(vocabularies())
+    axes: Axes = vocabulary["axes"]
+    ids: list[str] = []
+    made: list[dict[str, Raw]] = []
+    for index in range(draw(st.integers(1, 4))):
+        manifest, found = draw(manifests(axes, f"m{index}", tuple(ids)))
+        made.append(manifest)
+        ids += found
+    names = [manifest["name"] for manifest in made]
+    for manifest in made:
+        names += [
+            f"{manifest['name']}/{v['name']}" for v in manifest.get("variants", []) if not v.get("abstract")
+        ]
+    return RawCatalog(vocabulary, draw(packs(axes, names, ids)), made, names)
+
+
+@st.composite
+def requests(draw: DrawFn, axes: Axes) -> dict[str, Raw]:
+    """A request: any of its axes given, left out, or null."""
+    request: dict[str, Raw] = {}
+    for name, axis in given_axes(axes, "request").items():
+        how = draw(st.integers(0, 5))
+        plain = axis["type"] in ("flag", "mode") or axis.get("identity")
+        if how == 1 and axis["type"] not in ("flag", "mode"):
+            request[name] = None
+        elif how > (3 if plain else 1):
+            request[draw(st.sampled_from([name, *axis.get("aliases", [])]))] = draw(
+                value_of(axis, alias=True)
+            )
+    return request
+
+
+@st.composite
+def environments(draw: DrawFn, axes: Axes) -> dict[str, Raw]:
+    """An environment: facts that are known, facts left out (unknown), packages in every state."""
+    environment: dict[str, Raw] = {}
+    for name, axis in given_axes(axes, "environment").items():
+        if sometimes(draw, 8):
+            continue
+        if axis["type"] == "packages":
+            environment[name] = {
+                package: {"version": draw(st.sampled_from(VERSIONS)), "state": draw(st.sampled_from(STATES))}
+                for package in draw(st.lists(st.sampled_from(PACKAGES), unique=True))
+            }
+        else:
+            off = axis["type"] in ("flag", "mode") and draw(st.booleans())
+            environment[name] = False if off else draw(value_of(axis, alias=True))
+    return environment
+
+
+@st.composite
+def cases(draw: DrawFn) -> Case:
+    """A catalog and one question to it."""
+    catalog = draw(catalogs())
+    axes: Axes = catalog.vocabulary["axes"]
+    listed = [
+        manifest["name"]
+        for manifest in catalog.manifests
+        if not manifest.get("variants") or any(not v.get("abstract") for v in manifest["variants"])
+    ]
+    backend = draw(st.sampled_from(listed)) if sometimes(draw, 4) else None
+    return Case(
+        catalog.vocabulary,
+        catalog.pack,
+        catalog.manifests,
+        draw(requests(axes)),
+        draw(environments(axes)),
+        backend,
+        sometimes(draw, 4),
+    )
+
+
+def questions(axes: Axes) -> SearchStrategy[tuple[dict[str, Raw], dict[str, Raw]]]:
+    """A request with an environment."""
+    return st.tuples(requests(axes), environments(axes))
