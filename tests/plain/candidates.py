@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from .values import NESTING, Raw, Vocabulary, as_list
+from .axes import Raw, Vocabulary, as_list, named_in
 
 
 class Candidate(NamedTuple):
@@ -90,18 +90,5 @@ def overlay(declared: dict[str, Raw], part: Mapping[str, Raw], vocabulary: Vocab
 
 def named_axes(conditions: Iterable[Raw], vocabulary: Vocabulary) -> tuple[str, ...]:
     """The axes that conditions name, each once, in the order they are written."""
-    found: dict[str, None] = {}
-
-    def walk(condition: Raw) -> None:
-        for key, part in (condition or {}).items():
-            if key == "not":
-                walk(part)
-            elif key in ("all", "any"):
-                for item in part:
-                    walk(item)
-            elif key not in NESTING:
-                found[vocabulary.axis_name(key)] = None
-
-    for condition in conditions:
-        walk(condition)
-    return tuple(found)
+    names = [name for condition in conditions for name in named_in(condition)]
+    return tuple(dict.fromkeys(vocabulary.axis_name(name) for name in names))

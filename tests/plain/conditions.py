@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from .values import Raw, as_list
+from .axes import Raw, as_list
 
 Axes: TypeAlias = dict[str, dict[str, Raw]]
 

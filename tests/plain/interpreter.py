@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from .axes import UNKNOWN, Raw, Vocabulary, as_list
 from .candidates import Candidate, candidates_of, named_axes
+from .limits import meets
 from .loading import load_environment, read_pack
-from .values import UNKNOWN, Raw, Situation, Vocabulary, as_list, meets
+from .values import Situation
 
 __all__ = [
     "UNKNOWN",
@@ -84,7 +86,7 @@ class Catalog:
         return found
 
     def given(self, request: Mapping[str, Raw], environment: Mapping[str, Raw]) -> dict[str, Raw]:
-        """Request and environment as one mapping of canonical values. A null in a request is as if not given."""
+        """Request and environment as one mapping of canonical values. A null that is given stays null."""
         given: dict[str, Raw] = {}
         for part, of in ((request, "request"), (environment, "environment")):
             for name, value in part.items():
@@ -92,10 +94,9 @@ class Catalog:
                 entry = self.vocabulary.axes[axis]
                 if "derive" in entry:
                     raise ValueError(f"{axis} is derived and cannot be given")
-                if entry.get("of", "request") != of:
+                if self.vocabulary.of(axis) != of:
                     raise ValueError(f"{axis} does not belong to the {of}")
-                if value is not None or of == "environment":
-                    given[axis] = self.vocabulary.canonical(axis, value)
+                given[axis] = self.vocabulary.canonical(axis, value)
         return given
 
 
@@ -163,9 +164,7 @@ class Judge:
             for name, value in (entry.get("set") or {}).items():
                 axis = vocabulary.axis_name(name)
                 touched.append(axis)
-                given.pop(axis, None)
-                if value is not None:
-                    given[axis] = vocabulary.canonical(axis, value)
+                given[axis] = vocabulary.canonical(axis, value)
             situation = Situation(vocabulary, given)
             if "use" in entry:
                 use = (index, entry["use"])
@@ -207,7 +206,7 @@ class Judge:
             return True
         if limit == "none":
             return value is None
-        if kind == "flag":
+        if kind == "flag" and self.catalog.vocabulary.of(axis) == "request":
             # Not needed, or had: what has the flag takes every request.
             return limit is True or value is False or value is None
         return meets(self.catalog.vocabulary, axis, limit, value, null=True, unknown=False)
@@ -231,7 +230,7 @@ class Judge:
         """Does a warning, a policy rule or an adjustment apply? null and UNKNOWN make it not apply."""
         return self.holds(situation, rule.get("when"), null=False, unknown=False) and not any(
             part in rule and self.holds(situation, rule[part], null=True, unknown=True)
-            for part in ("unless", "require")
+            for part in ("unless", "require", "until")
         )
 
     def reason(self, kind: Kind, rule: Mapping[str, Raw], index: int, situation: Situation) -> Reason:
@@ -250,9 +249,12 @@ def undeclared(entry: Mapping[str, Raw]) -> Raw:
     """The limit that stands for one a candidate leaves out: "any", "none", or False (a flag not had, a mode off)."""
     if entry.get("identity"):
         return "none"
-    if entry["type"] in ("flag", "mode") and "derive" not in entry:
+    if entry["type"] == "packages":
+        return {}
+    asked = entry.get("of", "request") == "request" and "derive" not in entry
+    if asked and entry["type"] in ("flag", "mode"):
         return "any" if entry.get("undeclared") == "any" else False
-    return entry.get("undeclared", "any") if entry["type"] != "packages" else {}
+    return entry.get("undeclared", "any")
 
 
 def policy_order(judge: Judge, situation: Situation) -> tuple[str | None, list[str], str]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from .values import UNKNOWN, Raw, Situation, Vocabulary
+from .axes import UNKNOWN, Raw, Vocabulary
+from .values import Situation
 
 
 class Loader(yaml.CSafeLoader):

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from .axes import Raw
 from .conditions import PACKAGES, STATES, VERSIONS, Axes, conditions, declared_limits, value_of
-from .values import Raw
 from .vocabularies import vocabularies
 
 __all__ = ["Case", "cases", "catalogs", "environments", "requests", "vocabularies"]
@@ -88,7 +88,7 @@ def rules(draw: DrawFn, axes: Axes, others: Sequence[str], *, kind: str) -> dict
 @st.composite
 def adjustments(draw: DrawFn, axes: Axes, others: Sequence[str]) -> dict[str, Raw]:
     """One entry of `adjust`."""
-    entry: dict[str, Raw] = {"when": draw(conditions(axes, ()))}
+    entry: dict[str, Raw] = {"when": draw(conditions(axes, (), depth=1))}
     settable = [n for n, a in given_axes(axes, "request").items() if not a.get("identity")]
     if settable and not (others and sometimes(draw, 3)):
         chosen = draw(st.lists(st.sampled_from(settable), min_size=1, max_size=2, unique=True))
@@ -103,13 +103,12 @@ def bodies(draw: DrawFn, axes: Axes, others: Sequence[str]) -> dict[str, Raw]:
     """What a manifest and a variant have in common: limits, rules, known faults, adjustments."""
     body: dict[str, Raw] = {}
     for key, of in (("requires", "environment"), ("supports", "request")):
-        found = draw(limits(axes, of))
-        if found:
-            body[key] = found
-    for key, one_in in (("rules", 2), ("known_wrong", 5)):
+        if draw(st.booleans()):
+            body[key] = draw(limits(axes, of))
+    for key, one_in in (("rules", 3), ("known_wrong", 8)):
         if sometimes(draw, one_in):
             body[key] = draw(st.lists(rules(axes, others, kind=key), min_size=1, max_size=2))
-    if sometimes(draw, 4):
+    if sometimes(draw, 3):
         entries = draw(st.lists(adjustments(axes, others), min_size=1, max_size=2))
         if any(entries):
             body["adjust"] = [entry for entry in entries if entry]
@@ -213,9 +212,9 @@ def requests(draw: DrawFn, axes: Axes) -> dict[str, Raw]:
     for name, axis in given_axes(axes, "request").items():
         how = draw(st.integers(0, 5))
         plain = axis["type"] in ("flag", "mode") or axis.get("identity")
-        if how == 1 and axis["type"] not in ("flag", "mode"):
+        if how == 1:
             request[name] = None
-        elif how > (3 if plain else 1):
+        elif how > (4 if plain else 1):
             request[draw(st.sampled_from([name, *axis.get("aliases", [])]))] = draw(
                 value_of(axis, alias=True)
             )
@@ -228,6 +227,9 @@ def environments(draw: DrawFn, axes: Axes) -> dict[str, Raw]:
     environment: dict[str, Raw] = {}
     for name, axis in given_axes(axes, "environment").items():
         if sometimes(draw, 8):
+            continue
+        if axis["type"] != "packages" and sometimes(draw, 12):
+            environment[name] = None
             continue
         if axis["type"] == "packages":
             environment[name] = {

@@ -8,10 +8,10 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 
+from .axes import Raw
 from .interpreter import UNKNOWN, Catalog, Decision, Reason, decide, load_pack
 from .loading import Loader, merge_vocabularies
 from .strategies import Case, cases
-from .values import Raw
 
 AXES = """
   size: {type: integer, aliases: [dim]}
@@ -23,12 +23,16 @@ AXES = """
   window: {type: pair}
   sinks: {type: flag}
   mla: {type: mode}
+  wide: {type: flag, undeclared: any}
+  deep: {type: mode, undeclared: any}
   version: {type: integer, identity: true}
   kind: {type: choice, values: [a, b], undeclared: none}
   device: {type: choice, of: environment, values: [cpu, gpu]}
   cc: {type: version, of: environment, applies_when: {device: gpu}}
-  amx: {type: mode, of: environment, default: false}
+  amx: {type: mode, of: environment}
+  fast: {type: flag, of: environment, default: false}
   packages: {type: packages, of: environment}
+  here: {type: mode, of: environment}
 """
 GPU = 'device: gpu, cc: "9.0", packages: {torch: {version: "2.4.0", state: usable}}'
 
@@ -59,7 +63,7 @@ def ask(
 
 def declared(limit: str, request: str = "", environment: str = GPU) -> bool:
     """Does a candidate that declares one limit accept?"""
-    part = "requires" if limit.split(":")[0] in ("device", "cc", "amx", "packages") else "supports"
+    part = "requires" if limit.split(":")[0] in ("device", "cc", "amx", "fast", "packages") else "supports"
     return bool(ask(catalog(f"{{name: x, {part}: {{{limit}}}}}"), request, environment).ranked)
 
 
@@ -85,6 +89,8 @@ def value(axis: str, entry: str, request: str = "", environment: str = GPU) -> R
         ("sinks: false", "", True),
         ("", "sinks: true", False),
         ("", "sinks: false", True),
+        ("", "sinks: null", True),
+        ("", "wide: true", True),  # says undeclared: any
         # mode: equal; undeclared is false
         ("mla: true", "mla: true", True),
         ("mla: true", "mla: false", False),
@@ -92,6 +98,8 @@ def value(axis: str, entry: str, request: str = "", environment: str = GPU) -> R
         ("mla: any", "mla: true", True),
         ("mla: any", "", True),
         ("", "mla: true", False),
+        ("mla: true", "mla: null", True),
+        ("", "deep: true", True),  # says undeclared: any
         # choice
         ("dtype: f16", "dtype: f16", True),
         ("dtype: f16", "dtype: half", True),
@@ -154,6 +162,15 @@ def test_declared_limits_of_a_request(limit: str, request_: str, accepted: bool)
         ('cc: {in: [">=10"]}', GPU, False),
         ('cc: ">=8.0"', 'device: gpu, cc: "9.0rc1"', True),  # pre-releases count
         ("cc: any", "device: gpu", True),
+        # flags and modes of an environment are equal or not; undeclared is no limit
+        ("amx: true", "amx: true", True),
+        ("amx: true", "amx: false", False),
+        ("amx: true", "", False),
+        ("", "amx: true", True),
+        ("fast: true", "fast: true", True),
+        ("fast: true", "", False),
+        ("fast: any", "fast: true", True),
+        ("", "fast: true", True),
         # UNKNOWN is not true
         ('cc: ">=8.0"', "device: gpu", False),
         ("device: gpu", "", False),
@@ -182,6 +199,8 @@ def test_declared_limits_of_a_request(limit: str, request_: str, accepted: bool)
         ("packages: {torch: absent}", "packages: {torch: {state: missing}}", True),
         ("packages: {torch: any}", 'packages: {torch: {version: "2", state: unknown}}', False),
         ("packages: {torch: absent}", "packages: {torch: {state: unknown}}", False),
+        ('packages: {torch: ">=2"}', "packages: {torch: {state: usable}}", False),
+        ("packages: {torch: any}", "packages: {torch: {state: usable}}", True),
     ],
 )
 def test_declared_limits_of_an_environment(limit: str, environment: str, accepted: bool) -> None:
@@ -197,6 +216,7 @@ def test_declared_limits_of_an_environment(limit: str, environment: str, accepte
         ("when: {sinks: true}", "sinks: true", True),
         ("when: {sinks: false}", "sinks: true", False),
         ("when: {sinks: false}", "", True),
+        ("when: {sinks: false}", "sinks: null", False),
         ("when: {any: [{size: 1}, {dtype: f16}]}", "dtype: f16", True),
         ("when: {any: [{size: 1}, {dtype: f16}]}", "dtype: f32, size: 2", False),
         ("when: {all: [{size: 1}, {dtype: f16}]}", "dtype: f16, size: 2", False),
@@ -251,6 +271,8 @@ def test_a_rejecting_rule(rule: str, request_: str, rejected: bool) -> None:
         'require: {not: {cc: ">=8"}}',
         "when: {packages: {torch: any}}",
         "unless: {packages: {torch: any}}",
+        "when: {here: true}",
+        "when: {here: false}",
     ],
 )
 def test_an_unknown_fact_makes_a_rule_reject(rule: str) -> None:
@@ -354,6 +376,7 @@ def test_every_reason_is_given_and_named() -> None:
         ("{type: integer, derive: {case: [{when: {size: 1}, value: 5}], else: 6}}", "size: 1", 5),
         ("{type: integer, derive: {case: [{when: {size: 1}, value: 5}], else: 6}}", "", 6),
         ("{type: integer, derive: {case: [{when: {size: 1}, value: 5}]}}", "", None),
+        ("{type: mode, derive: {case: [{when: {size: 1}, value: true}]}}", "", False),
         (
             "{type: integer, derive: {case: [{when: {size: 1}, value: {axis: block}}]}}",
             "size: 1, block: 9",
@@ -373,14 +396,15 @@ def test_derived_axes(entry: str, request_: str, expected: Raw) -> None:
 @pytest.mark.parametrize(
     ("entry", "environment", "expected"),
     [
-        ("{type: flag, derive: {when: {device: gpu}}}", "", False),
-        ("{type: flag, derive: {when: {not: {device: gpu}}}}", "", False),
+        ("{type: flag, derive: {when: {device: gpu}}}", "", UNKNOWN),
+        ("{type: flag, derive: {when: {not: {device: gpu}}}}", "", UNKNOWN),
+        ("{type: flag, derive: {when: {device: gpu, size: 1}}}", "", False),
         ("{type: integer, derive: {table: {axis: device, map: {gpu: 1}, else: 2}}}", "", UNKNOWN),
         ("{type: integer, derive: {case: [{when: {device: gpu}, value: 1}], else: 2}}", "", UNKNOWN),
         ("{type: integer, derive: {case: [{when: {not: {device: gpu}}, value: 1}], else: 2}}", "", UNKNOWN),
         # an unknown fact that changes nothing is no obstacle
         ("{type: integer, derive: {case: [{when: {device: gpu, size: 1}, value: 1}], else: 2}}", "", 2),
-        ("{type: integer, derive: {case: [{when: {any: [{device: gpu}, {amx: false}]}, value: 1}]}}", "", 1),
+        ("{type: integer, derive: {case: [{when: {any: [{device: gpu}, {fast: false}]}, value: 1}]}}", "", 1),
         ("{type: integer, derive: {sum: [{table: {axis: device, map: {gpu: 1}}}, 1]}}", "", UNKNOWN),
         ("{type: integer, derive: {sum: [{table: {axis: device, map: {gpu: 1}}}, size]}}", "", UNKNOWN),
     ],
@@ -392,7 +416,7 @@ def test_derived_axes_of_unknown_facts(entry: str, environment: str, expected: R
 def test_defaults_and_axes_that_do_not_apply() -> None:
     assert value("extra", "{type: integer, default: 3}") == 3
     assert value("extra", "{type: integer, default: 3}", "extra: 4") == 4
-    assert value("extra", "{type: integer, default: 3}", "extra: null") == 3
+    assert value("extra", "{type: integer, default: 3}", "extra: null") is None
     assert value("extra", "{type: integer, default: {same_as: size}}", "dim: 4") == 4
     entry = "{type: integer, default: 3, applies_when: {dtype: f8}}"
     assert value("extra", entry, "dtype: f8, extra: 4") == 4
@@ -427,6 +451,21 @@ variants:
   - {name: two, version: 2, requires: {cc: "==9.*"}}
 """
 WITH_LIB = GPU.replace("usable}", "usable}, lib: {version: '1', state: usable}")
+
+
+def test_a_derived_axis_belongs_where_what_it_reads_does() -> None:
+    axes = """
+  here: {type: flag, derive: {when: {device: gpu}}}
+  twice: {type: flag, derive: {when: {here: true}}}
+  both: {type: flag, derive: {when: {device: gpu, size: {given: true}}}}
+"""
+    vocabulary = catalog(axes=axes).vocabulary
+    assert [vocabulary.of(axis) for axis in ("here", "twice", "both")] == [
+        "environment",
+        "environment",
+        "request",
+    ]
+    assert vocabulary.of("quantized") == "request"
 
 
 def test_variants_inherit_an_axis_at_a_time_and_packages_by_name() -> None:

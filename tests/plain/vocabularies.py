@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from .axes import Raw
 from .conditions import Axes, conditions, value_of
-from .values import Raw
 
 KINDS = ("flag", "mode", "choice", "integer", "version", "pair")
 
