@@ -5,9 +5,13 @@ Both parsers (libyaml's and the one in Python) are understood; what neither tabl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import yaml
+
+#: Levels of nested mappings and sequences.
+MAX_DEPTH = 64
 
 #: (line, column) from 0, message, hint.
 Explained = tuple[int, int, str, "str | None"]
@@ -34,6 +38,10 @@ def syntax_message(error: yaml.YAMLError, line_of: Callable[[int], str]) -> Expl
         return line, column, f"unquoted text cannot start with {rest[:1]}", _quote(rest)
     if "scanning an alias" in context or "scanning an anchor" in context:
         return *opened, "aliases and anchors are refused", _quote(line_of(opened[0] + 1)[opened[1] :])
+    if "maximum nesting depth" in problem:
+        return line, column, f"nested deeper than {MAX_DEPTH} levels", None
+    if "document start" in problem:
+        return line, column, "this does not belong to anything above it", "check the indentation"
     if "mapping values are not allowed" in problem:
         return (
             line,
@@ -59,17 +67,16 @@ def syntax_message(error: yaml.YAMLError, line_of: Callable[[int], str]) -> Expl
     return line, column, f"{problem} ({context})" if context else problem, None
 
 
-def unsafe_message(event: yaml.NodeEvent) -> Iterator[tuple[str, str | None]]:
-    """What is said about an alias, an anchor or a tag."""
-    if isinstance(event, yaml.AliasEvent):
+def unsafe_message(anchor: str | None, tag: str | None, alias: bool) -> Iterator[tuple[str, str | None]]:
+    """What is said about an alias, an anchor or a tag (an alias has no tag)."""
+    if alias:
         yield (
-            f"aliases (*{event.anchor}) are refused",
+            f"aliases (*{anchor}) are refused",
             "write the value out; text that starts with * must be quoted",
         )
         return
-    if event.anchor is not None:
-        yield f"anchors (&{event.anchor}) are refused", "text that starts with & must be quoted"
-    tag = getattr(event, "tag", None)
+    if anchor is not None:
+        yield f"anchors (&{anchor}) are refused", "text that starts with & must be quoted"
     if tag is None:
         return
     if tag.startswith("!="):
@@ -80,11 +87,8 @@ def unsafe_message(event: yaml.NodeEvent) -> Iterator[tuple[str, str | None]]:
 
 
 def _quote(text: str) -> str:
-    """Advice to quote the value that starts `text`: up to a comment, or the end of a flow collection."""
-    value = text.split(" #")[0].strip()
+    """Advice to quote the value that starts `text`: up to a comment, the next key, or the end of a flow collection."""
+    value = re.split(r"\s#|,\s*[\w.-]+:(?:\s|$)", text, maxsplit=1)[0].strip().rstrip("}], ")
     if not value:
         return "quote it"
-    for closer in "}]":
-        if value.endswith(closer):
-            value = value.rstrip("}] ")
-    return f'quote it: "{value}"'
+    return f"quote it: '{value}'" if '"' in value else f'quote it: "{value}"'
