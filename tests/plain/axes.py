@@ -72,8 +72,8 @@ class Vocabulary:
                     return name
             if self.axes[axis].get("open"):
                 return value
-        if kind == "integer" and isinstance(value, int) and not isinstance(value, bool):
-            return value
+        if kind == "integer" and not isinstance(value, bool | float):
+            return int(value)  # the key of a table may be text
         if kind == "version":
             return str(value)
         if kind == "pair" and len(value) == 2:

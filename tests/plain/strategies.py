@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import DrawFn
 
 from .axes import Raw
 from .conditions import PACKAGES, STATES, VERSIONS, Axes, conditions, declared_limits, value_of
 from .vocabularies import vocabularies
 
-__all__ = ["Case", "cases", "catalogs", "environments", "requests", "vocabularies"]
+__all__ = ["Case", "Question", "cases", "catalogs", "environments", "questions", "requests", "vocabularies"]
 
 
 class RawCatalog(NamedTuple):
-    """The raw parts of a catalog, and the ids of all its candidates with their backends' names."""
+    """The raw parts of a catalog, and the names of its backends and listed candidates."""
 
     vocabulary: dict[str, Raw]
     pack: dict[str, Raw]
@@ -29,16 +29,22 @@ class RawCatalog(NamedTuple):
     names: list[str]
 
 
-class Case(NamedTuple):
-    """A catalog with one question to it. `backend` is None or the name of a backend or candidate to pin."""
+class Question(NamedTuple):
+    """One question to a catalog. `backend` is None or the name of a backend or candidate to pin."""
 
-    vocabulary: dict[str, Raw]
-    pack: dict[str, Raw]
-    manifests: list[dict[str, Raw]]
     request: dict[str, Raw]
     environment: dict[str, Raw]
     backend: str | None
     strict: bool
+
+
+class Case(NamedTuple):
+    """A catalog's raw parts, and questions to it."""
+
+    vocabulary: dict[str, Raw]
+    pack: dict[str, Raw]
+    manifests: list[dict[str, Raw]]
+    questions: list[Question]
 
 
 def sometimes(draw: DrawFn, one_in: int) -> bool:
@@ -228,7 +234,7 @@ def environments(draw: DrawFn, axes: Axes) -> dict[str, Raw]:
     for name, axis in given_axes(axes, "environment").items():
         if sometimes(draw, 8):
             continue
-        if axis["type"] != "packages" and sometimes(draw, 12):
+        if axis["type"] not in ("packages", "flag", "mode") and sometimes(draw, 12):
             environment[name] = None
             continue
         if axis["type"] == "packages":
@@ -243,27 +249,24 @@ def environments(draw: DrawFn, axes: Axes) -> dict[str, Raw]:
 
 
 @st.composite
-def cases(draw: DrawFn) -> Case:
-    """A catalog and one question to it."""
-    catalog = draw(catalogs())
-    axes: Axes = catalog.vocabulary["axes"]
-    listed = [
-        manifest["name"]
-        for manifest in catalog.manifests
-        if not manifest.get("variants") or any(not v.get("abstract") for v in manifest["variants"])
-    ]
-    backend = draw(st.sampled_from(listed)) if sometimes(draw, 4) else None
-    return Case(
-        catalog.vocabulary,
-        catalog.pack,
-        catalog.manifests,
+def questions(draw: DrawFn, axes: Axes, names: Sequence[str]) -> Question:
+    """A question to a catalog with these axes; `names` can be pinned."""
+    return Question(
         draw(requests(axes)),
         draw(environments(axes)),
-        backend,
+        draw(st.sampled_from(list(names))) if sometimes(draw, 5) else None,
         sometimes(draw, 4),
     )
 
 
-def questions(axes: Axes) -> SearchStrategy[tuple[dict[str, Raw], dict[str, Raw]]]:
-    """A request with an environment."""
-    return st.tuples(requests(axes), environments(axes))
+@st.composite
+def cases(draw: DrawFn, *, most: int = 4) -> Case:
+    """A catalog and some questions to it."""
+    catalog = draw(catalogs())
+    asked = questions(catalog.vocabulary["axes"], catalog.names)
+    return Case(
+        catalog.vocabulary,
+        catalog.pack,
+        catalog.manifests,
+        draw(st.lists(asked, min_size=1, max_size=most)),
+    )
