@@ -86,7 +86,7 @@ class Catalog:
         return found
 
     def given(self, request: Mapping[str, Raw], environment: Mapping[str, Raw]) -> dict[str, Raw]:
-        """Request and environment as one mapping of canonical values. A null that is given stays null (a flag or mode is false)."""
+        """Request and environment as one mapping of canonical values. A null that is given stays null."""
         given: dict[str, Raw] = {}
         for part, of in ((request, "request"), (environment, "environment")):
             for name, value in part.items():
@@ -96,9 +96,7 @@ class Catalog:
                     raise ValueError(f"{axis} is derived and cannot be given")
                 if self.vocabulary.of(axis) != of:
                     raise ValueError(f"{axis} does not belong to the {of}")
-                given[axis] = (
-                    self.vocabulary.neutral(axis) if value is None else self.vocabulary.canonical(axis, value)
-                )
+                given[axis] = self.vocabulary.canonical(axis, value)
         return given
 
 

@@ -35,13 +35,16 @@ def read(path: Path) -> Raw:
 
 
 def merge_vocabularies(base: Mapping[str, Raw], extra: Mapping[str, Raw]) -> dict[str, Raw]:
-    """The base with a pack's further axes, and its further values for choices the base has."""
+    """The base with a pack's further axes; of an axis both have, values and aliases add up, other keys replace."""
     axes: dict[str, Raw] = {name: dict(axis) for name, axis in base["axes"].items()}
     for name, axis in (extra.get("axes") or {}).items():
-        if name in axes:
-            axes[name]["values"] = {**values(axes[name]), **values(axis)}
-        else:
-            axes[name] = axis
+        known = axes.get(name, {})
+        merged = {**known, **axis}
+        if "values" in known and "values" in axis:
+            merged["values"] = {**values(known), **values(axis)}
+        if "aliases" in known and "aliases" in axis:
+            merged["aliases"] = [*known["aliases"], *axis["aliases"]]
+        axes[name] = merged
     return {**base, "axes": axes}
 
 

@@ -97,7 +97,8 @@ def value(axis: str, entry: str, request: str = "", environment: str = GPU) -> R
         ("mla: any", "mla: true", True),
         ("mla: any", "", True),
         ("", "mla: true", False),
-        ("mla: true", "mla: null", False),  # a mode is never open
+        ("mla: true", "mla: null", True),
+        ("", "sinks: null", True),
         ("", "deep: true", True),  # says undeclared: any
         # choice
         ("dtype: f16", "dtype: f16", True),
@@ -215,7 +216,7 @@ def test_declared_limits_of_an_environment(limit: str, environment: str, accepte
         ("when: {sinks: true}", "sinks: true", True),
         ("when: {sinks: false}", "sinks: true", False),
         ("when: {sinks: false}", "", True),
-        ("when: {sinks: false}", "sinks: null", True),  # a flag is never open
+        ("when: {sinks: false}", "sinks: null", False),
         ("when: {any: [{size: 1}, {dtype: f16}]}", "dtype: f16", True),
         ("when: {any: [{size: 1}, {dtype: f16}]}", "dtype: f32, size: 2", False),
         ("when: {all: [{size: 1}, {dtype: f16}]}", "dtype: f16, size: 2", False),
@@ -633,9 +634,11 @@ def test_a_pack_is_read_in_order_of_file_names_with_its_own_vocabulary(tmp_path:
 
 
 def test_merging_vocabularies_leaves_the_base_alone() -> None:
-    base = {"axes": {"c": {"type": "choice", "values": ["a"]}}}
-    merged = merge_vocabularies(base, {"axes": {"c": {"values": ["b"]}}})
+    base = {"axes": {"c": {"type": "choice", "values": ["a"], "aliases": ["x"]}}}
+    merged = merge_vocabularies(base, {"axes": {"c": {"values": ["b"], "aliases": ["y"], "default": "a"}}})
     assert list(merged["axes"]["c"]["values"]) == ["a", "b"]
+    assert merged["axes"]["c"]["aliases"] == ["x", "y"]
+    assert merged["axes"]["c"]["default"] == "a"
     assert base["axes"]["c"]["values"] == ["a"]
 
 
