@@ -66,16 +66,12 @@ def scaled_output(out: Tensor, scale: Scale) -> Tensor:
     """``out`` times a per-tensor ``v_scale``; ``out`` itself where there is none."""
     if scale is None:
         return out
-    return out * (
-        scale.to(out.dtype).reshape(()) if isinstance(scale, torch.Tensor) else scale
-    )
+    return out * (scale.to(out.dtype).reshape(()) if isinstance(scale, torch.Tensor) else scale)
 
 
 def cumulative(seq_lens: Tensor) -> Tensor:
     """int32 ``[batch + 1]`` starts of sequences from their lengths ``[batch]``, on the same device."""
-    starts = torch.zeros(
-        seq_lens.shape[0] + 1, dtype=torch.int32, device=seq_lens.device
-    )
+    starts = torch.zeros(seq_lens.shape[0] + 1, dtype=torch.int32, device=seq_lens.device)
     torch.cumsum(seq_lens, 0, dtype=torch.int32, out=starts[1:])
     return starts
 
@@ -96,7 +92,8 @@ def has_nothing_to_do(call: Call) -> bool:
 def nothing(call: Call) -> Result:
     """The result of a call without queries or without keys: zeros, and ``-inf`` or the sinks as log-sum-exp.
 
-    With autograd on, the zeros hang on the inputs (through empty slices), so that ``backward`` gives zero gradients.
+    With autograd on, the zeros hang on the inputs (through empty slices), so that ``backward`` gives zero
+    gradients.
     """
     out = torch.zeros(call.out_shape, dtype=call.out_dtype, device=call.q.device)
     if call.training:
@@ -105,11 +102,7 @@ def nothing(call: Call) -> Result:
     if not call.return_lse:
         return out
     heads = call.num_heads
-    shape = (
-        (heads, call.q.shape[0])
-        if call.packed_q
-        else (call.q.shape[0], heads, call.q.shape[1])
-    )
+    shape = (heads, call.q.shape[0]) if call.packed_q else (call.q.shape[0], heads, call.q.shape[1])
     lse = torch.full(shape, -torch.inf, dtype=torch.float32, device=call.q.device)
     if call.sinks is not None:
         lse = lse.copy_(call.sinks.detach().to(torch.float32)[:, None].expand(shape))

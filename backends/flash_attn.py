@@ -1,7 +1,7 @@
 """FlashAttention's three generations behind one wrapper: variants ``fa2``, ``fa3`` and ``fa4``.
 
-Each is another package with another calling convention; see their modules. The packages are imported by the first call
-that runs on them. Note that FlashAttention 2 and 4 share the import name ``flash_attn``.
+Each is another package with another calling convention; see their modules. The packages are imported by the
+first call that runs on them. Note that FlashAttention 2 and 4 share the import name ``flash_attn``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run(call: Call, *, variant: str) -> Result:
     """Run the call; ``[*q.shape[:-1], head_size_v]``, with the log-sum-exp where the call asks for it.
 
     Raises:
-        backends._guard.NotSupported: the variant, or the installed version of its package, cannot honour a field.
+        NotSupported: the variant, or the installed version of its package, cannot honour a field.
         ImportError: the package is missing or broken.
     """
     returned: Result = _MODULES[variant].run(call)

@@ -1,16 +1,18 @@
 """FlashAttention 2 (distribution ``flash-attn``, 2.6 to 2.8): dense, packed and paged calls.
 
-Facts, read from the package's sdists (``flash_attn/flash_attn_interface.py``, ``csrc/flash_attn/flash_api.cpp``):
+Facts, read from the package's sdists (``flash_attn/flash_attn_interface.py``,
+``csrc/flash_attn/flash_api.cpp``):
 
 * ``window_size=(left, right)`` with -1 for no bound; a causal call sets the right bound to 0 itself.
-* The log-sum-exp is natural, but a row that may attend to nothing has ``+inf`` (``softmax.h``, and the early exits of
-  ``flash_fwd_kernel.h``); a call promises ``-inf``.
+* The log-sum-exp is natural, but a row that may attend to nothing has ``+inf`` (``softmax.h``, and the early
+  exits of ``flash_fwd_kernel.h``); a call promises ``-inf``.
 * The varlen kernel for one query a sequence (``max_seqlen_q == 1`` with grouped heads) reshapes ``q`` to
   ``[batch, ...]`` and so needs exactly one query in every sequence.
 * A bound on the right of ``seqlen_k`` or more counts as none, and a left bound without a right one gets
-  ``right = seqlen_k``: both change the result where there are more queries than keys (see :func:`_window_fault`).
-* The paged kernel is ``flash_attn_with_kvcache`` (queries of equal length, no backward) or the varlen function with
-  ``block_table``, whose backward ignores the table. A block has a multiple of 256 tokens.
+  ``right = seqlen_k``: both change the result where there are more queries than keys (see
+  :func:`_window_fault`).
+* The paged kernel is ``flash_attn_with_kvcache`` (queries of equal length, no backward) or the varlen
+  function with ``block_table``, whose backward ignores the table. A block has a multiple of 256 tokens.
 * Softcap excludes dropout. No sinks, masks or fp8; the value head has the query's size.
 """
 
@@ -111,12 +113,10 @@ def run(call: Call) -> Result:
         return nothing(call)
     package = import_first("flash_attn")
     if not hasattr(package, "flash_attn_func"):
-        raise ImportError(
-            "flash_attn is there without flash_attn_func: flash-attn-4 alone owns that name"
-        )
+        raise ImportError("flash_attn is there without flash_attn_func: flash-attn-4 alone owns that name")
     out, lse = _launch(package, call)
     if lse is not None:
-        # a row without keys has +inf here; out of place, because autograd keeps this tensor for the backward pass
+        # a row without keys has +inf here; out of place, because autograd keeps this tensor
         lse = torch.where(lse == torch.inf, -torch.inf, lse)
     return result(call, out, lse)
 
@@ -141,9 +141,7 @@ def _launch(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
             return_attn_probs=call.return_lse,
         )
     else:
-        starts_k = (
-            call.cu_seqlens_k if call.seq_lens is None else cumulative(call.seq_lens)
-        )
+        starts_k = call.cu_seqlens_k if call.seq_lens is None else cumulative(call.seq_lens)
         returned = package.flash_attn_varlen_func(
             call.q,
             call.k,

@@ -1,14 +1,14 @@
 """FlashAttention 3 (its Hopper interface): dense, packed and paged calls, and fp8 with a scale for each head.
 
-Facts, read from ``hopper/flash_attn_interface.py`` in the 2.8.0 and 2.8.3 sdists and at the repository's head, and from
-``hopper/flash_api.cpp`` and ``hopper/softmax.h``:
+Facts, read from ``hopper/flash_attn_interface.py`` in the 2.8.0 and 2.8.3 sdists and at the repository's
+head, and from ``hopper/flash_api.cpp`` and ``hopper/softmax.h``:
 
 * The module is ``flash_attn_interface``; newer builds also answer to ``flash_attn_3.flash_attn_interface``.
-* ``q``, ``k`` and ``v`` have one dtype: an fp8 cache needs an fp8 query. ``q_descale``, ``k_descale`` and ``v_descale``
-  are fp32 ``[batch, num_kv_heads]``, any strides - the query's too: one factor for a *group* of query heads.
-  Without fp8 they are accepted and ignored. The output of fp8 is bfloat16.
-* ``return_attn_probs`` is not there in 2.8.3 and gives ``(out, lse)`` later; ``flash_attn_with_kvcache`` returns the
-  log-sum-exp in every version and takes a dense batch too, but has no backward.
+* ``q``, ``k`` and ``v`` have one dtype: an fp8 cache needs an fp8 query. ``q_descale``, ``k_descale`` and
+  ``v_descale`` are fp32 ``[batch, num_kv_heads]``, any strides - the query's too: one factor for a *group*
+  of query heads. Without fp8 they are accepted and ignored. The output of fp8 is bfloat16.
+* ``return_attn_probs`` is not there in 2.8.3 and gives ``(out, lse)`` later; ``flash_attn_with_kvcache``
+  returns the log-sum-exp in every version and takes a dense batch too, but has no backward.
 * The log-sum-exp is natural, ``-inf`` for a row that may attend to nothing.
 * The paged cache is the kvcache function's ``page_table``. No ALiBi, sinks, masks or dropout.
 * The deterministic backward pass refuses heads that round up to 256.
@@ -69,7 +69,7 @@ _MODULES = ("flash_attn_interface", "flash_attn_3.flash_attn_interface")
 
 
 def refuses(call: Call) -> str | None:
-    """Why this wrapper cannot run the call, or None. The package's version can refuse more, in :func:`run`."""
+    """Why this wrapper cannot run the call, or None. :func:`run` can refuse more: a version."""
     reason = refusal(call, HONOURED)
     if reason is not None:
         return reason
@@ -77,9 +77,7 @@ def refuses(call: Call) -> str | None:
         return f"dtype {call.q.dtype}: FlashAttention 3 takes float16, bfloat16 and float8_e4m3fn"
     if call.k.dtype not in (*_HALF, _FP8):
         return f"keys of {call.k.dtype}: FlashAttention 3 takes float16, bfloat16 and float8_e4m3fn"
-    if call.k.dtype != _FP8 and not (
-        call.q_scale is call.k_scale is call.v_scale is None
-    ):
+    if call.k.dtype != _FP8 and not (call.q_scale is call.k_scale is call.v_scale is None):
         return "scales without an fp8 cache: FlashAttention 3 ignores them"
     if call.training:
         if call.k.dtype == _FP8:
@@ -87,17 +85,15 @@ def refuses(call: Call) -> str | None:
         if call.layout == "paged":
             return "gradients through a paged cache: flash_attn_with_kvcache has no backward"
         if call.deterministic and max(call.head_size, call.head_size_v) > 192:
-            return (
-                f"deterministic gradients with head size {call.head_size}: at most 192"
-            )
+            return f"deterministic gradients with head size {call.head_size}: at most 192"
     return None
 
 
 def run(call: Call) -> Result:
     """Run the call on CUDA.
 
-    An fp8 cache with a float16 or bfloat16 query quantises the query (:func:`_fp8_query`), because the kernel takes no
-    mixed call.
+    An fp8 cache with a float16 or bfloat16 query quantises the query (:func:`_fp8_query`), because the
+    kernel takes no mixed call.
 
     Raises:
         NotSupported: the call uses something :func:`refuses` names, or the installed version cannot give.
@@ -115,11 +111,7 @@ def run(call: Call) -> Result:
 def _launch(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
     if call.layout == "paged":
         return _with_kvcache(package, call)
-    function = (
-        package.flash_attn_func
-        if call.layout == "dense"
-        else package.flash_attn_varlen_func
-    )
+    function = package.flash_attn_func if call.layout == "dense" else package.flash_attn_varlen_func
     probs = {"return_attn_probs": True} if call.return_lse else {}
     if probs and "return_attn_probs" not in keywords(function):
         if call.layout == "dense" and not call.training:
@@ -127,7 +119,7 @@ def _launch(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
         what = "a packed batch" if call.layout == "varlen" else "gradients"
         raise NotSupported(
             "flash_attn/fa3",
-            f"log-sum-exp with {what}: this build's {function.__name__} has no return_attn_probs (newer ones do)",
+            f"log-sum-exp with {what}: this build's {function.__name__} has no return_attn_probs",
         )
     q, descales = _scales(call)
     common = {
@@ -212,9 +204,7 @@ def _matrix(scale: Scale, call: Call) -> Tensor | None:
         return None
     shape = (call.batch, call.num_kv_heads)
     if not isinstance(scale, torch.Tensor):
-        return torch.full(
-            (1, 1), scale, dtype=torch.float32, device=call.q.device
-        ).expand(shape)
+        return torch.full((1, 1), scale, dtype=torch.float32, device=call.q.device).expand(shape)
     if scale.dim() == 2:
         return scale
     return scale.reshape(1, -1).expand(shape)
@@ -223,12 +213,14 @@ def _matrix(scale: Scale, call: Call) -> Tensor | None:
 def _fp8_query(call: Call) -> tuple[Tensor, Scale]:
     """An e4m3 query and its scale.
 
-    * An e4m3 query with no scale, one scale, or one a KV head (as many query heads as KV heads) goes as it is.
-    * An e4m3 query with ``[num_heads]`` factors over grouped heads: the group's largest goes into the descale, what is
-      left into the query. Where a group's factors are equal that is a multiplication by 1, and exact; otherwise the
-      smaller ones cost one more rounding to e4m3.
-    * A float16 or bfloat16 query is quantised here, with its own factor for each KV head (and, where the batch is dense,
-      each sequence): the largest magnitude becomes e4m3's 448. ``q_scale`` is multiplied in before.
+    * An e4m3 query with no scale, one scale, or one a KV head (as many query heads as KV heads) goes as it
+      is.
+    * An e4m3 query with ``[num_heads]`` factors over grouped heads: the group's largest goes into the
+      descale, what is left into the query. Where a group's factors are equal that is a multiplication by 1,
+      and exact; otherwise the smaller ones cost one more rounding to e4m3.
+    * A float16 or bfloat16 query is quantised here, with its own factor for each KV head (and, where the
+      batch is dense, each sequence): the largest magnitude becomes e4m3's 448. ``q_scale`` is multiplied in
+      before.
     """
     q, scale = call.q, call.q_scale
     groups = call.num_heads // call.num_kv_heads
@@ -238,15 +230,11 @@ def _fp8_query(call: Call) -> tuple[Tensor, Scale]:
         assert isinstance(scale, torch.Tensor)
         grouped = scale.view(call.num_kv_heads, groups)
         largest = grouped.abs().amax(1)
-        rest = (
-            grouped / largest.clamp_min(torch.finfo(torch.float32).tiny)[:, None]
-        ).reshape(-1, 1)
+        rest = (grouped / largest.clamp_min(torch.finfo(torch.float32).tiny)[:, None]).reshape(-1, 1)
         return (q.to(torch.float32) * rest).to(_FP8), largest
     values = q.to(torch.float32)
     if scale is not None:
-        values = values * (
-            scale.reshape(-1, 1) if isinstance(scale, torch.Tensor) else scale
-        )
+        values = values * (scale.reshape(-1, 1) if isinstance(scale, torch.Tensor) else scale)
     split = values.view(*values.shape[:-2], call.num_kv_heads, groups, call.head_size)
     if call.packed_q:
         largest = split.abs().amax((0, 2, 3)).expand(call.batch, call.num_kv_heads)

@@ -1,15 +1,16 @@
-"""FlashAttention 4 (distribution ``flash-attn-4``, import ``flash_attn.cute``): dense, packed and paged calls.
+"""FlashAttention 4 (distribution ``flash-attn-4``, import ``flash_attn.cute``): dense, packed, paged calls.
 
 Facts, read from ``flash_attn/cute/interface.py`` of the pre-release wheels:
 
 * A bound of the window is None for "none" - not -1 as in FlashAttention 2 and 3.
-* Both functions return ``(out, lse)`` always; ``lse`` is None unless asked for. It is natural, counts the sink, and is
-  ``-inf`` for a row that may attend to nothing.
-* The paged cache is the varlen function's ``page_table`` with ``seqused_k``; queries packed or ``[batch, seq, ...]``.
+* Both functions return ``(out, lse)`` always; ``lse`` is None unless asked for. It is natural, counts the
+  sink, and is ``-inf`` for a row that may attend to nothing.
+* The paged cache is the varlen function's ``page_table`` with ``seqused_k``; queries packed or dense.
 * ``learnable_sink`` is ``[num_heads]``; bfloat16 alone before 4.0.0b30, float16 and float32 too since.
-* The public functions take fp8 (forward only, compute capability 10.x, output bfloat16) but expose no scales: a scale
-  for the whole tensor joins the softmax scale (q and k) or the output (v).
-* No ALiBi (a score modifier would have to be compiled), masks or dropout. The backward pass knows no page table.
+* The public functions take fp8 (forward only, compute capability 10.x, output bfloat16) but expose no
+  scales: a scale for the whole tensor joins the softmax scale (q and k) or the output (v).
+* No ALiBi (a score modifier would have to be compiled), masks or dropout. The backward pass knows no page
+  table.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def refuses(call: Call) -> str | None:
         return f"a {call.q.dtype} query with {call.k.dtype} keys: FlashAttention 4 takes one dtype"
     for name, scale in (("q_scale", call.q_scale), ("k_scale", call.k_scale)):
         if isinstance(scale, torch.Tensor):
-            return f"{name} as a tensor: its interface has no scales, and only a number can join the softmax scale"
+            return f"{name} as a tensor: only a number can join the softmax scale, and the interface has no scales"
     if call.training:
         if call.k.dtype in FP8_DTYPES:
             return "gradients with fp8: FlashAttention 4 has a forward kernel only"
