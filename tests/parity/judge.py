@@ -30,9 +30,7 @@ class Verdict(NamedTuple):
 class Judge(Protocol):
     """Anything that decides."""
 
-    def __call__(
-        self, request: Fields, environment: Fields, backend: str | None = None
-    ) -> Verdict:
+    def __call__(self, request: Fields, environment: Fields, backend: str | None = None) -> Verdict:
         """The verdict; `backend` pins a backend or a candidate. Nothing fits: `ranked` is empty."""
 
 
@@ -42,9 +40,7 @@ def plain(pack: str) -> Judge:
 
     catalog = interpreter.load_pack(MANIFESTS, pack)
 
-    def judge(
-        request: Fields, environment: Fields, backend: str | None = None
-    ) -> Verdict:
+    def judge(request: Fields, environment: Fields, backend: str | None = None) -> Verdict:
         decision = interpreter.decide(catalog, request, environment, backend=backend)
         return Verdict(
             ranked=tuple(decision.ranked),

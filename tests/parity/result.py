@@ -50,15 +50,11 @@ class Result(NamedTuple):
             return f"{right}/{self.rows} ({100 * right / self.rows if self.rows else 0:.2f} %)"
 
         wrong = {
-            field: sum(
-                any(d.field == field for d in m.differences) for m in self.mismatches
-            )
+            field: sum(any(d.field == field for d in m.differences) for m in self.mismatches)
             for field in self.fields
         }
         parts = [f"{self.name}: rows {rate(len(self.mismatches))}"]
-        return ", ".join(
-            parts + [f"{field} {rate(count)}" for field, count in wrong.items()]
-        )
+        return ", ".join(parts + [f"{field} {rate(count)}" for field, count in wrong.items()])
 
 
 def read_rows(path: Path, limit: int | None = None) -> Iterator[Row]:
@@ -77,14 +73,11 @@ def compare_rows(
     """Compare rows one by one. A row that cannot be mapped counts as wrong in every field."""
     mismatches: list[Mismatch] = []
     count = 0
-    for count, row in enumerate(rows, 1):  # noqa: B007
+    for count, row in enumerate(rows, 1):
         try:
             differences = tuple(compare(row))
         except (KeyError, TypeError, ValueError) as error:
-            differences = tuple(
-                Difference(field, "an answer", f"cannot map: {error!r}")
-                for field in fields
-            )
+            differences = tuple(Difference(field, "an answer", f"cannot map: {error!r}") for field in fields)
         if differences:
             mismatches.append(Mismatch(count, differences, row))
     return Result(name, count, fields, tuple(mismatches))

@@ -14,9 +14,7 @@ from .result import Difference, Result, Row, compare_rows, read_rows
 
 FIELDS: Final = ("error", "prefill", "decode", "page_size")
 
-FLASHINFER: Final[Fields] = {
-    "flashinfer-python": {"version": "0.6.18", "state": "usable"}
-}
+FLASHINFER: Final[Fields] = {"flashinfer-python": {"version": "0.6.18", "state": "usable"}}
 
 
 def cuda(capability: str, packages: Fields) -> Fields:
@@ -89,9 +87,7 @@ def selected_of(judge: Judge, row: Row) -> dict[str, Any] | None:
             return None
         best = verdict.ranked[0]
         change = verdict.adjusted.get(best)
-        names[phase] = (
-            change.use if change is not None and change.use is not None else best
-        )
+        names[phase] = change.use if change is not None and change.use is not None else best
         sizes[phase] = request.get("block_size")
         if change is not None:
             sizes[phase] = change.set.get("block_size", sizes[phase])
@@ -115,6 +111,4 @@ def compare_row(judge: Judge, row: Row) -> Iterator[Difference]:
 def compare_file(path: Path, limit: int | None = None) -> Result:
     """Compare the rows of a file, at most `limit`."""
     judge = plain("sglang")
-    return compare_rows(
-        "sglang", read_rows(path, limit), FIELDS, lambda row: compare_row(judge, row)
-    )
+    return compare_rows("sglang", read_rows(path, limit), FIELDS, lambda row: compare_row(judge, row))

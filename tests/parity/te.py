@@ -117,9 +117,7 @@ def request_of(request: Row) -> Fields:
     `cp_size` and the recipe's `fmt` are read by no rule; `batch_size` only tells the shapes of ALiBi slopes apart.
     """
     fields: Fields = {axis: request[field] for field, axis in SAME.items()}
-    fields["diagonal"] = (
-        "bottom_right" if request["bottom_right_diagonal"] else "top_left"
-    )
+    fields["diagonal"] = "bottom_right" if request["bottom_right_diagonal"] else "top_left"
     fields["bias_shape"] = request["core_attention_bias_shape"] or "none"
     fields["dropout"] = request["attention_dropout"] != 0
     fields["alibi_slopes_shape"] = slopes_shape(request["alibi_slopes_shape"])
@@ -131,9 +129,7 @@ def request_of(request: Row) -> Fields:
         fields["fp8_dpa"] = recipe.get("fp8_dpa", True)
         fields["fp8_mha"] = recipe.get("fp8_mha", False)
     cache = request["inference_params"]
-    fields["kv_cache"] = (
-        "none" if cache is None else "paged" if cache["is_paged"] else "contiguous"
-    )
+    fields["kv_cache"] = "none" if cache is None else "paged" if cache["is_paged"] else "contiguous"
     if cache is not None and cache["is_paged"]:
         fields["block_size"] = cache["page_size"]
     return fields
@@ -152,9 +148,7 @@ def available_of(verdict: Verdict) -> dict[str, bool]:
     return {
         **found,
         "flash": any(found.values()),
-        "fused": any(
-            f"FusedAttention/{variant}" in verdict.ranked for variant in FUSED
-        ),
+        "fused": any(f"FusedAttention/{variant}" in verdict.ranked for variant in FUSED),
         "unfused": "UnfusedDotProductAttention" in verdict.ranked,
     }
 
@@ -196,9 +190,7 @@ def compare_row(judge: Judge, row: Row) -> Iterator[Difference]:
     for name, named in row["disabled"].items():
         if available[name] or named == ["unspecified"]:
             continue
-        wanted = frozenset().union(
-            *(AXES[axis] for axis in named if axis != "unspecified")
-        )
+        wanted = frozenset().union(*(AXES[axis] for axis in named if axis != "unspecified"))
         got = reasons_of(verdict, name)
         if not wanted & got:
             yield Difference("disabled", {name: named}, {name: sorted(got)})
@@ -207,6 +199,4 @@ def compare_row(judge: Judge, row: Row) -> Iterator[Difference]:
 def compare_file(path: Path, limit: int | None = None) -> Result:
     """Compare the rows of a file, at most `limit`."""
     judge = plain("transformer_engine")
-    return compare_rows(
-        "te", read_rows(path, limit), FIELDS, lambda row: compare_row(judge, row)
-    )
+    return compare_rows("te", read_rows(path, limit), FIELDS, lambda row: compare_row(judge, row))
