@@ -95,6 +95,7 @@ def _pack(axes: dict[str, Axis]) -> Schema:
             "source": SOURCE,
             "doc": DOC,
             "note": NOTE,
+            "option": {**TEXT, "description": "How the user of the described project asks for a candidate."},
             "unlisted": _UNLISTED,
             "phases": sequence(TEXT, "The pack answers these apart.", 1),
             "pairs": sequence(

@@ -20,6 +20,8 @@ __all__ = ["Finding", "explain", "nearest"]
 
 #: Words that a message lists before it only counts.
 LISTED = 8
+#: Keys of a mapping that are listed in full where an unknown one resembles none; more are no help.
+_FEW = 20
 
 
 class Finding(NamedTuple):
@@ -115,31 +117,34 @@ _TYPE_WORDS = {
     "object": "a mapping",
     "null": "null",
 }
-_TRUTH = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+_TRUTH = {
+    **dict.fromkeys(("yes", "on", "y", "1", "true"), "true"),
+    **dict.fromkeys(("no", "off", "n", "0", "false"), "false"),
+}
 
 
 def _type(broken: Broken, document: Document) -> Iterator[Finding]:
     wanted = broken.wanted if isinstance(broken.wanted, list) else [broken.wanted]
-    names = [_TYPE_WORDS.get(name, name) for name in wanted if name != "null"]
-    expected = _KINDS[str(broken.schema.get("x-kind"))] if _text_only(wanted, broken) else listed(names)
+    words = {**_TYPE_WORDS, "string": _KINDS.get(broken.schema.get("x-kind", ""), "text")}
+    expected = listed(words[name] for name in wanted if name != "null")
     value = broken.value
     hint = None
-    if "string" in wanted and type(value) in (int, float):
-        hint = f'quote it: "{_as_written(document, broken.path, value)}"'
-    elif isinstance(value, str):
-        if "integer" in wanted and re.fullmatch(r"[-+]?[0-9]+", value):
-            hint = f"remove the quotes: {value}"
-        elif "boolean" in wanted:
-            hint = _truth_hint(value)
-        elif wanted == ["array"]:
-            hint = f"write a list: [{value[:60]}]"
-    elif wanted == ["array"] and type(value) in (int, float, bool):
-        hint = f"write a list: [{shown(value)}]"
+    if type(value) in (int, float) and "string" in wanted:
+        if "then" not in broken.schema:  # of a closed set of words none is a number
+            hint = f'quote it: "{_as_written(document, broken.path, value)}"'
+    elif isinstance(value, float) and "integer" in wanted and value.is_integer():
+        hint = f"write {int(value)}"
+    elif isinstance(value, str) and "integer" in wanted and re.fullmatch(r"[-+]?[0-9]+", value):
+        hint = f"remove the quotes: {value}"
+    elif "boolean" in wanted:
+        hint = _truth_hint(value)
+    elif wanted == ["array"] and isinstance(value, (str, int, float)):
+        hint = f"write a list: [{_bare(value)[:60]}]"
     yield Finding(broken.path, False, f"{_subject(broken.path)}expected {expected}, not {shown(value)}", hint)
 
 
-def _text_only(wanted: list[str], broken: Broken) -> bool:
-    return "string" in wanted and set(wanted) <= {"string", "null"} and broken.schema.get("x-kind") in _KINDS
+def _bare(value: object) -> str:
+    return value if isinstance(value, str) else shown(value)
 
 
 def _as_written(document: Document, path: Path, value: object) -> str:
@@ -149,28 +154,21 @@ def _as_written(document: Document, path: Path, value: object) -> str:
     return found.group() if found else str(value)
 
 
-def _truth_hint(value: str) -> str | None:
-    word = value.lower() if value.lower() in ("true", "false") else _TRUTH.get(value.lower())
+def _truth_hint(value: object) -> str | None:
+    word = _TRUTH.get(_bare(value).lower())
     return f"write {word}" if word else None
 
 
 def _enum(broken: Broken, document: Document) -> Iterator[Finding]:
     allowed = [word for word in broken.schema.get("x-values", broken.wanted) if word is not None]
     value = broken.value
-    hint = None
-    if isinstance(value, str):
-        if True in allowed:
-            hint = _truth_hint(value)
+    hint = _truth_hint(value) if True in allowed else None
+    if hint is None and isinstance(value, str):
         words = [word for word in allowed if isinstance(word, str)]
-        near = None if hint else nearest(value, words, broken.schema.get("x-aliases"))
-        hint = f"did you mean {near}?" if near else hint
-    yield Finding(
-        broken.path, False, f"{_subject(broken.path)}{shown(value)} is not one of {_choices(allowed)}", hint
-    )
-
-
-def _choices(allowed: list[object]) -> str:
-    return listed(allowed) if len(allowed) != 1 else f"{listed(allowed)} (the only one)"
+        near = nearest(value, words, broken.schema.get("x-aliases"))
+        hint = f"did you mean {near}?" if near else None
+    message = f"{_subject(broken.path)}{shown(value)} is not one of {listed(allowed)}"
+    yield Finding(broken.path, False, message, hint)
 
 
 def _const(broken: Broken, document: Document) -> Iterator[Finding]:
@@ -212,7 +210,7 @@ def _version_hint(value: str, pattern: str) -> str | None:
     ]
     if text.endswith("+"):
         tries.append(f">={text[:-1]}")
-    tries += [text, text.lstrip("vV"), text.replace(" ", "")]
+    tries += [text, text.lstrip("vV")]
     for attempt in tries:
         if attempt != value and len(attempt) <= 60 and re.search(pattern, attempt):
             return f'did you mean "{attempt}"?'
@@ -272,7 +270,7 @@ def _unknown(broken: Broken, document: Document) -> Iterator[Finding]:
             continue
         hint, word = _key_hint(key, names, schema)
         if hint is None:
-            hint = f"known here: {listed(names, 12)}" if names else None
+            hint = f"known here: {listed(names, _FEW)}" if 0 < len(names) <= _FEW else None
         yield Finding((*broken.path, key), True, f"unknown key {shown(key)[1:-1]}{where}", hint, word)
 
 

@@ -53,6 +53,8 @@ def _axis() -> Schema:
         "of": {"enum": ["request", "environment"], "description": "Whose property it is."},
         "title": {**TEXT, "description": "Its name in messages and tables."},
         "doc": {**TEXT, "description": "One or two sentences for whoever meets it first."},
+        "source": {**TEXT, "description": "Where its meaning can be read."},
+        "note": {**TEXT, "description": "Free text."},
         "unit": {**TEXT, "description": "What a number counts: elements, tokens, bytes."},
         "aliases": {**_TEXTS, "description": "Other names that requests may use."},
         "values": {
@@ -90,7 +92,7 @@ def _axis() -> Schema:
         "derive": {"type": "object", "allOf": [_OPERATOR],
                    "description": "Worked out from other axes; never given by a user."},
     }  # fmt: skip
-    choice, number = never("only a choice has it"), never("only an integer has it")
+    choice, number = never("only a choice has it"), never("only an integer or a pair has it")
     only_choice: Schema = {"properties": {"values": choice, "open": choice}}
     only_number: Schema = {"properties": {"min": number, "max": number, "unit": number}}
     derived = never("a derived axis cannot have it")
@@ -102,16 +104,16 @@ def _axis() -> Schema:
         "if": {"propertyNames": {"enum": ["values", "aliases"]}},
         "else": {"required": ["type"], "if": {"required": ["derive"]}, "else": {"required": ["of"]}},
         "allOf": [
-            _unless_type("choice", only_choice),
-            _unless_type("integer", only_number),
+            _unless_type(("choice",), only_choice),
+            _unless_type(("integer", "pair"), only_number),
             {"if": {"required": ["derive"]}, "then": {"properties": {"default": derived, "of": derived}}},
         ],
     }  # fmt: skip
 
 
-def _unless_type(kind: str, schema: Schema) -> Schema:
-    """`schema` for axes of every known type but `kind` (an unknown type is one mistake, not three)."""
-    others = [name for name in TYPES if name != kind]
+def _unless_type(kinds: tuple[str, ...], schema: Schema) -> Schema:
+    """`schema` for axes of every known type but `kinds` (an unknown type is one mistake, not three)."""
+    others = [name for name in TYPES if name not in kinds]
     return {"if": {"required": ["type"], "properties": {"type": {"enum": others}}}, "then": schema}
 
 

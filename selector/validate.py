@@ -1,16 +1,17 @@
 """A document against a JSON Schema: every mistake, with its place and the nearest valid word.
 
 The schemas of this package avoid `oneOf` and `anyOf`, so each error of the validator is one mistake at one place.
-The validator is imported when the first document is checked, and kept for each schema. Whether a schema is itself
+The validator is imported when the first document fails (`selector.schema_accept` knows a valid one). Whether a schema is itself
 valid is a matter of the tests, not of loading.
 """
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from selector.errors import Fault, ManifestError, format_path
+from selector.schema_accept import acceptor
 from selector.schema_messages import Finding, explain, nearest
 from selector.yaml_loader import Document, load_file
 
@@ -27,10 +28,10 @@ __all__ = ["load_valid", "nearest", "validate"]
 
 #: Errors of the validator that are looked at; a file with more is hopeless, or hostile.
 MAX_ERRORS = 200
-#: Schemas whose validators are kept.
+#: Schemas whose checks are kept.
 _KEPT = 64
 
-_validators: dict[int, tuple[Schema, Validator]] = {}
+_kept: dict[int, _Checks] = {}
 
 
 def load_valid(path: str | os.PathLike[str], schema: Schema) -> Document:
@@ -50,7 +51,10 @@ def validate(document: Document, schema: Schema) -> list[Fault]:
     """Every mistake of `document`, in the order of the file; empty if there is none."""
     if document.data is None:
         return [document.fault((), "the file is empty")]
-    errors = list(islice(_validator(schema).iter_errors(document.data), MAX_ERRORS))
+    checks = _checks(schema)
+    if checks.accepts(document.data):
+        return []
+    errors = list(islice(checks.errors(document.data), MAX_ERRORS))
     findings = [finding for error in sorted(errors, key=_importance) for finding in explain(error, document)]
     faults = [
         Fault(at, format_path(finding.path), finding.message, finding.hint, document.line(at.line))
@@ -60,22 +64,36 @@ def validate(document: Document, schema: Schema) -> list[Fault]:
     return sorted(faults, key=lambda fault: fault.at)
 
 
-def _validator(schema: Schema) -> Validator:
-    kept = _validators.get(id(schema))
-    if kept is not None:
-        return kept[1]
-    from jsonschema import validators
+class _Checks:
+    """What is kept for one schema; the validator only from the first invalid document on."""
 
-    base: Any = validators.Draft7Validator
-    strict = base.TYPE_CHECKER.redefine(
-        "integer", lambda _, value: type(value) is int
-    )  # 128.0 is no whole number
-    extend: Any = validators.extend
-    validator: Validator = extend(base, type_checker=strict)(schema)
-    if len(_validators) >= _KEPT:
-        del _validators[next(iter(_validators))]
-    _validators[id(schema)] = (schema, validator)  # holding the schema keeps its id from being used again
-    return validator
+    __slots__ = ("accepts", "schema", "validator")
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema  # holding the schema keeps its id from being used again
+        self.accepts = acceptor(schema)
+        self.validator: Validator | None = None
+
+    def errors(self, data: object) -> Iterable[ValidationError]:
+        if self.validator is None:
+            from jsonschema import validators
+
+            base: Any = validators.Draft7Validator
+            whole = base.TYPE_CHECKER.redefine(
+                "integer", lambda _, value: type(value) is int
+            )  # 128.0 is none
+            extend: Any = validators.extend
+            self.validator = extend(base, type_checker=whole)(self.schema)
+        return self.validator.iter_errors(cast("Any", data))
+
+
+def _checks(schema: Schema) -> _Checks:
+    kept = _kept.get(id(schema))
+    if kept is None:
+        if len(_kept) >= _KEPT:
+            del _kept[next(iter(_kept))]
+        kept = _kept[id(schema)] = _Checks(schema)
+    return kept
 
 
 def _importance(error: ValidationError) -> int:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
         start_mark: _Mark
 
 
+__all__ = ["BREAK", "FORBIDDEN", "MAX_DEPTH", "Data", "Document", "Path", "read"]
+
 #: Mistakes after which a file is given up.
 MAX_FAULTS = 100
 #: Digits of the longest number.
@@ -78,6 +80,11 @@ class Document:
         self._text = text
         self._place = place
         self._lines: list[str] | None = None
+
+    @property
+    def text(self) -> str:
+        """The file's text as it was read."""
+        return self._text
 
     def mark(self, path: Path, key: bool = False) -> Mark:
         """The place of the value at `path`, or of its key; of the nearest enclosing value where there is none."""
@@ -268,7 +275,8 @@ class _Reader:
         return value
 
     def _unsafe(self, event: _Event) -> None:
-        for message, hint in unsafe_message(event.anchor, event.tag, isinstance(event, yaml.AliasEvent)):
+        alias = isinstance(event, yaml.AliasEvent)
+        for message, hint in unsafe_message(event.anchor, None if alias else event.tag, alias):
             self._at(event, message, hint)
 
     def _at(self, event: _Event, message: str, hint: str | None) -> None:
