@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Union
 from selector.constraints import Constraint, ConstraintError, parse_condition, word
 from selector.vocabulary import Axis, Vocabulary
 
-__all__ = ["Accepts", "All", "AnyOf", "AxisTest", "Condition", "Not", "accepted_ids", "axes_of", "describe", "parse"]
+__all__ = ["Accepts", "All", "AnyOf", "AxisTest", "Condition", "Not", "accepted_ids", "axes_of", "describe", "holds", "parse"]
 
 Path = tuple[Union[str, int], ...]
 Report = Callable[[Path, str, Union[str, None]], None]
@@ -85,6 +85,27 @@ def parse(raw: Any, vocabulary: Vocabulary, report: Report, path: Path = ()) -> 
             except ConstraintError as error:
                 report((*here, *error.path), error.message, error.hint)
     return parts[0] if len(parts) == 1 else All(tuple(parts))
+
+
+def holds(condition: Condition | None, values: Mapping[int, Any]) -> bool:
+    """Whether a condition definitely holds for plain values (a missing one is unknown). For data beside the manifests."""
+    return condition is None or _judge(condition, values) is True
+
+
+def _judge(condition: Condition, values: Mapping[int, Any]) -> bool | None:
+    if isinstance(condition, AxisTest):
+        value = values.get(condition.axis.index)
+        return None if value is None else condition.constraint.judge(value)
+    if isinstance(condition, Accepts):
+        return None
+    if isinstance(condition, Not):
+        inner = _judge(condition.part, values)
+        return None if inner is None else not inner
+    found = [_judge(p, values) for p in condition.parts]
+    decisive = isinstance(condition, AnyOf)
+    if decisive in found:
+        return decisive
+    return None if None in found else not decisive
 
 
 def _walk(condition: Condition) -> Iterator[AxisTest | Accepts]:

@@ -59,7 +59,16 @@ def _package_ok(operand: tuple[str, tuple[str, ...] | None], packages: Mapping[s
         return found is None or found.state == "missing"
     if found is None or found.state != "usable":
         return False
+    # A usable package of unknown version satisfies only "any version"; `judge` tells False from "not known".
     return not specifiers or (found.version is not None and any(_version_in(s, found.version) for s in specifiers))
+
+
+def _doubtful(operand: tuple[str, tuple[str, ...] | None], packages: Mapping[str, Any]) -> bool:
+    """Whether nobody knows if the test holds: the state is unknown, or the version of a usable package."""
+    found = packages.get(operand[0])
+    if found is None:
+        return False
+    return found.state == "unknown" or (found.state == "usable" and found.version is None and bool(operand[1]))
 
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
@@ -102,6 +111,16 @@ class Constraint:
                     break
             else:
                 return True
+        return False
+
+    def judge(self, value: Any) -> bool | None:
+        """Like ``holds``, but None where a package's version or state is not known."""
+        if self.holds(value):
+            return True
+        if isinstance(value, Mapping):
+            for clause in self.clauses:
+                if all(OPERATORS[op](o, value) or (op == "package" and _doubtful(o, value)) for op, o in clause):
+                    return None
         return False
 
     @property
@@ -205,7 +224,7 @@ def _in(values: Sequence[Any]) -> Constraint:
 
 def undeclared(axis: Axis) -> Constraint:
     """What a candidate accepts on an axis that it does not mention."""
-    if axis.type in ("flag", "mode"):
+    if axis.undeclared == "not had":
         return Constraint(((Test("in", OrderedSet([False])),),), words="not supported")
     if axis.undeclared == "none":
         return Constraint((), words="not declared")
@@ -213,12 +232,12 @@ def undeclared(axis: Axis) -> Constraint:
 
 
 def parse_declared(axis: Axis, raw: Any) -> Constraint:
-    """A constraint of `supports` or `requires`."""
-    if axis.type == "flag":
+    """A constraint of `supports` or `requires`. A request's flag is "not needed, or had"; others are plain conditions."""
+    if axis.type == "flag" and axis.of == "request":
         if raw is True or raw == "any":
             return ANY
         if raw is False:
-            return undeclared(axis)
+            return Constraint(((Test("in", OrderedSet([False])),),), words="not supported")
         raise ConstraintError(f"{axis.name} is a flag: true, false or any")
     return parse_condition(axis, raw)
 

@@ -110,8 +110,8 @@ class Table(NamedTuple):
 
     def value(self, values: Sequence[Any], atoms: int) -> Any:
         found = values[self.axis]
-        if found is UNKNOWN:
-            return UNKNOWN
+        if found is UNKNOWN or found is None:
+            return found
         for key, result in self.entries:
             if key == found:
                 return result

@@ -33,7 +33,8 @@ class Atom(NamedTuple):
             return ((value is not None) == constraint.given) != self.negated
         if value is None:
             return self.negated if constraint.required else False
-        return constraint.holds(value) != self.negated
+        judged = constraint.judge(value)
+        return self.strict if judged is None else judged != self.negated
 
 
 class Accept(NamedTuple):
@@ -136,6 +137,10 @@ class AtomTable:
             found = self._bits[atom] = 1 << len(self.atoms)
             self.atoms.append(atom)
         return found
+
+    def has(self, atom: Atom | Accept) -> bool:
+        """Whether some tree mentions the atom."""
+        return atom in self._bits
 
     def node(self, condition: Condition | None, *, positive: bool = True, strict: bool) -> Node:
         """A condition (or its negation) in negation normal form over atom bits."""

@@ -163,7 +163,7 @@ class Axis:
         self.max: int | None = raw.get("max")
         self.declare_required: bool = raw.get("declare") == "required"
         self.identity: bool = raw.get("identity", False)
-        self.undeclared: str = raw.get("undeclared", "none" if self.identity else "any")
+        self.undeclared: str = raw.get("undeclared", self._undeclared())
         self.variable: str | None = raw.get("variable")
         self.open: bool = raw.get("open", False)
         self.applies_when: Any = raw.get("applies_when")
@@ -189,6 +189,12 @@ class Axis:
         if default is not None and self.same_as is None:
             self.default = self.canonical(default)
         self.fix: str = raw.get("fix", "request" if self.of == "request" else "none")
+
+    def _undeclared(self) -> str:
+        if self.identity:
+            return "none"
+        asked = self.type in ("flag", "mode") and self.of == "request" and "derive" not in self.raw
+        return "not had" if asked else "any"
 
     @property
     def neutral(self) -> Any:
@@ -337,10 +343,41 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def _mentions(raw: Any, names: Mapping[str, Axis]) -> set[str]:
+    """The axes that a raw condition or `derive` names (keys of conditions, operands, `axis:`)."""
+    found: set[str] = set()
+    if isinstance(raw, Mapping):
+        for key, value in raw.items():
+            if key == "axis" and isinstance(value, str):
+                found.add(value)
+            elif key in ("map", "value", "else") and not isinstance(value, Mapping):
+                if key == "value" and isinstance(value, str) and value in names:
+                    found.add(value)
+            elif key == "element" and isinstance(value, list) and value and isinstance(value[0], str):
+                found.add(value[0])
+            elif key in _STRUCTURE:
+                found |= _mentions(value, names)
+            elif key in names:
+                found.add(key)
+    elif isinstance(raw, list):
+        for item in raw:
+            if isinstance(item, str):
+                found.add(item)
+            else:
+                found |= _mentions(item, names)
+    return found
+
+
+#: Keys of conditions and derived axes under which further mentions stand.
+_STRUCTURE = frozenset(
+    "all any not when case tag table value else max min sum product gcd difference modulo floor_div ratio round_up".split()
+)
+
+
 class Vocabulary:
     """An immutable, ordered set of axes. Positions in ``axes`` are the positions of values in a request."""
 
-    __slots__ = ("_names", "axes", "by_name", "key", "raw")
+    __slots__ = ("_names", "axes", "by_name", "cycle", "depends", "order", "raw")
 
     def __init__(self, raw: Mapping[str, Any], *, packs: Mapping[str, str] | None = None, marks: Mapping[str, Mark] | None = None) -> None:
         self.raw = raw
@@ -350,6 +387,40 @@ class Vocabulary:
         self.by_name: dict[str, Axis] = {a.name: a for a in self.axes}
         self._names: dict[str, Axis] = {alias: a for a in self.axes for alias in a.aliases}
         self._names.update(self.by_name)
+        self.depends: tuple[tuple[int, ...], ...] = tuple(self._depends(a) for a in self.axes)
+        self.order: tuple[int, ...]
+        self.cycle: tuple[str, ...]
+        self.order, self.cycle = self._sorted()
+        self._infer_owner()
+
+    def _depends(self, axis: Axis) -> tuple[int, ...]:
+        names: set[str] = set()
+        if axis.same_as is not None:
+            names.add(axis.same_as)
+        for raw in (axis.applies_when, axis.derive):
+            names |= _mentions(raw, self._names)
+        found = (self._names.get(n) for n in names)
+        return tuple(sorted({a.index for a in found if a is not None}))
+
+    def _sorted(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Axes in an order in which each comes after those it depends on; and the names of a cycle, if there is one."""
+        done: dict[int, None] = {}
+        pending = list(range(len(self.axes)))
+        while pending:
+            ready = [i for i in pending if all(d in done for d in self.depends[i])]
+            if not ready:
+                return tuple([*done, *pending]), tuple(self.axes[i].name for i in pending)
+            done.update(dict.fromkeys(ready))
+            pending = [i for i in pending if i not in done]
+        return tuple(done), ()
+
+    def _infer_owner(self) -> None:
+        for i in self.order:
+            axis = self.axes[i]
+            if axis.derive is not None:
+                owners = {self.axes[d].of for d in self.depends[i]}
+                axis.of = "environment" if owners == {"environment"} else "request"
+                axis.fix = "none"
 
     def find(self, name: str) -> Axis | None:
         """The axis of that name or alias."""

@@ -1,0 +1,320 @@
+"""The catalog: packs, manifests and vocabulary, loaded, checked and compiled. Immutable; an edit makes a new one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from selector.errors import Fault, ManifestError, Mark
+from selector.locations import manifests_root
+from selector.manifest import Candidate, Manifest, decode_manifest
+from selector.pack import Pack, decode_pack
+from selector.program import Program
+from selector.vocabulary import Vocabulary, nearest
+
+if TYPE_CHECKING:
+    from selector.request import Request
+    from selector.yaml_loader import Document
+
+__all__ = ["Catalog", "base_vocabulary"]
+
+ENTRY_POINTS = "attention_selector.packs"
+DEFAULT_PACK = "core"
+
+_VOCABULARIES: dict[tuple[str, str], Vocabulary] = {}
+_OVERRIDES = ("values", "aliases", "default", "applies_when", "doc", "title", "undeclared", "words", "variable")
+
+
+class Catalog:
+    """What can be chosen, under which rules, in which order.
+
+    ``Catalog.load("core")`` takes pack names, pack directories and manifests directories; several packs make one catalog
+    whose policies follow each other in the order given. Raises ManifestError with every fault of every file.
+    """
+
+    __slots__ = ("hash", "manifests", "packs", "program", "root", "vocabulary")
+
+    def __init__(
+        self, vocabulary: Vocabulary, packs: Iterable[Pack], manifests: Iterable[Manifest], content: str, root: str
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.packs: tuple[Pack, ...] = tuple(packs)
+        self.manifests: tuple[Manifest, ...] = tuple(manifests)
+        self.hash = content
+        self.root = root
+        candidates = [c for m in self.manifests for c in m.candidates]
+        self.program = Program(vocabulary, candidates, [rule for p in self.packs for rule in p.policy])
+
+    @classmethod
+    def load(cls, *names: str, manifests: str | os.PathLike[str] | None = None) -> Catalog:
+        """Load packs by name or directory from a manifests directory (default: the shipped one)."""
+        return _Loader(os.fspath(manifests) if manifests is not None else manifests_root()).load(names or (DEFAULT_PACK,))
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Every candidate, abstract ones included, in catalog order."""
+        return self.program.candidates
+
+    @property
+    def name(self) -> str:
+        """The packs' names."""
+        return "+".join(p.name for p in self.packs)
+
+    def find(self, name: str) -> tuple[Candidate, ...]:
+        """The candidates that a candidate's or a backend's name stands for (case does not matter)."""
+        folded = name.lower()
+        return tuple(c for c in self.candidates if not c.abstract and folded in (c.id.lower(), c.backend.lower()))
+
+    def names(self) -> list[str]:
+        """Every name that `find` takes."""
+        found = dict.fromkeys(n for c in self.candidates if not c.abstract for n in (c.id, c.backend))
+        return list(found)
+
+    def request(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> Request:
+        """A request in this catalog's vocabulary."""
+        from selector.request import Request
+
+        return Request(fields, vocabulary=self.vocabulary, **more)
+
+    def __repr__(self) -> str:
+        return f"Catalog({self.name}: {len(self.candidates)} candidates, {self.hash[:8]})"
+
+
+def base_vocabulary() -> Vocabulary:
+    """The vocabulary of the manifests directory in use, without any pack's additions."""
+    return _Loader(manifests_root()).base()
+
+
+class _Loader:
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.faults: list[Fault] = []
+        self.hash = hashlib.sha256()
+        self.schemas: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
+
+    def base(self) -> Vocabulary:
+        path = os.path.join(self.root, "vocabulary.yaml")
+        try:
+            status = os.stat(path)
+            key = (path, f"{status.st_mtime_ns}:{status.st_size}")
+        except OSError:
+            key = (path, "")
+        known = _VOCABULARIES.get(key)
+        if known is None:
+            document = self.read(path, "vocabulary", {})
+            if document is None:
+                raise ManifestError(self.faults)
+            known = self.vocabulary([document])
+            self.check()
+            if len(_VOCABULARIES) > 32:
+                _VOCABULARIES.clear()
+            _VOCABULARIES[key] = known
+        return known
+
+    def check(self) -> None:
+        if any(f.severity == "error" for f in self.faults):
+            raise ManifestError(self.faults)
+
+    def read(self, path: str, kind: str, vocabulary_raw: Mapping[str, Any]) -> Document | None:
+        """One file that has passed its schema; its faults are kept, and None is returned then."""
+        from selector.validate import validate
+        from selector.yaml_loader import load_file
+
+        try:
+            document = load_file(path)
+        except ManifestError as error:
+            self.faults.extend(error.faults)
+            return None
+        self.hash.update(document.text.encode())
+        faults = validate(document, self.schema(kind, vocabulary_raw))
+        self.faults.extend(faults)
+        return None if any(f.severity == "error" for f in faults) else document
+
+    def schema(self, kind: str, vocabulary_raw: Mapping[str, Any]) -> Any:
+        """The schema of one kind of file; built once a vocabulary."""
+        from selector.schema_build import build, vocabulary_schema
+
+        if kind == "vocabulary":
+            return vocabulary_schema()
+        if self.schemas is None or self.schemas[0] is not vocabulary_raw:
+            self.schemas = (vocabulary_raw, build(vocabulary_raw))
+        return self.schemas[1][kind]
+
+    def vocabulary(self, documents: list[Document]) -> Vocabulary:
+        """The merged vocabulary of the base file and the packs' additions."""
+        merged: dict[str, Any] = {}
+        owners: dict[str, Document] = {}
+        for document in documents:
+            data: Any = document.data
+            for name, entry in data["axes"].items():
+                if name not in merged:
+                    merged[name] = entry
+                    owners[name] = document
+                elif "type" in entry and entry["type"] != merged[name]["type"]:
+                    self.faults.append(
+                        document.fault(("axes", name, "type"), f"axis {name} is there already, of type {merged[name]['type']}")
+                    )
+                else:
+                    merged[name] = _merge_axis(merged[name], entry)
+        marks = {n: d.mark(("axes", n), key=True) for n, d in owners.items()}
+        packs = {n: os.path.basename(os.path.dirname(d.name)) for n, d in owners.items() if d is not documents[0]}
+        try:
+            vocabulary = Vocabulary({"vocabulary": 1, "axes": merged}, packs=packs, marks=marks)
+        except ValueError as error:
+            self.faults.append(documents[0].fault((), str(error), getattr(error, "hint", None)))
+            raise ManifestError(self.faults) from None
+        if vocabulary.cycle:
+            first = vocabulary.cycle[0]
+            self.faults.append(
+                owners[first].fault(("axes", first), f"axes depend on each other in a circle: {', '.join(vocabulary.cycle)}")
+            )
+        probe = Program(vocabulary, ())
+        for name, path, message, hint in probe.problems:
+            self.faults.append(owners[name].fault(("axes", name, *path), message, hint))
+        return vocabulary
+
+    def load(self, names: tuple[str, ...]) -> Catalog:
+        folders = [self.folder(name) for name in names]
+        self.check()
+        base_path = os.path.join(self.root, "vocabulary.yaml")
+        documents = [d for d in [self.read(base_path, "vocabulary", {})] if d is not None]
+        for folder in folders:
+            extra = os.path.join(folder, "vocabulary.yaml")
+            if os.path.lexists(extra):
+                document = self.read(extra, "vocabulary", {})
+                if document is not None:
+                    documents.append(document)
+        self.check()
+        vocabulary = self.base() if len(documents) == 1 else self.vocabulary(documents)
+        self.check()
+        packs: list[Pack] = []
+        manifests: list[Manifest] = []
+        pending: list[Document] = []
+        for folder in folders:
+            document = self.read(os.path.join(folder, "pack.yaml"), "pack", vocabulary.raw)
+            if document is not None:
+                pending.append(document)
+            name = os.path.basename(folder)
+            if document is not None and isinstance(document.data, dict):
+                name = str(document.data["name"])
+            manifests.extend(self.manifests(folder, name, vocabulary))
+        self.twice(manifests)
+        known = {n: None for m in manifests for n in (m.name, *(c.id for c in m.candidates if not c.abstract))}
+        for document in pending:
+            pack, faults = decode_pack(document, vocabulary, lambda: known)
+            self.faults.extend(faults)
+            packs.append(pack)
+        self.references(manifests)
+        self.check()
+        return Catalog(vocabulary, packs, manifests, self.hash.hexdigest(), self.root)
+
+    def folder(self, name: str) -> str:
+        """The directory of a pack given by name, by path, or by an installed distribution."""
+        if os.sep in name or name in (".", "..") or os.path.isfile(os.path.join(name, "pack.yaml")):
+            path = os.path.abspath(name)
+            if os.path.isfile(os.path.join(path, "pack.yaml")):
+                return path
+            self.faults.append(Fault(Mark(path, 1, 1), "", "no pack here: there is no pack.yaml", None, None))
+            return path
+        path = os.path.join(self.root, name)
+        if os.path.isfile(os.path.join(path, "pack.yaml")):
+            return path
+        installed = _installed_packs()
+        if name in installed:
+            return installed[name]
+        known = [*pack_names(self.root), *installed]
+        near = nearest(name, known)
+        hint = f"did you mean {near}?" if near else f"packs here: {', '.join(known) or 'none'}"
+        self.faults.append(Fault(Mark(path, 1, 1), "", f"no pack is called {name!r}", hint, None))
+        return path
+
+    def manifests(self, folder: str, pack: str, vocabulary: Vocabulary) -> list[Manifest]:
+        found = []
+        for name in sorted(os.listdir(folder)):
+            if not name.endswith((".yaml", ".yml")) or name in ("pack.yaml", "vocabulary.yaml") or name.startswith("."):
+                continue
+            document = self.read(os.path.join(folder, name), "manifest", vocabulary.raw)
+            if document is None:
+                continue
+            manifest, faults = decode_manifest(document, vocabulary, pack)
+            self.faults.extend(faults)
+            if manifest is not None:
+                found.append(manifest)
+        return found
+
+    def twice(self, manifests: list[Manifest]) -> None:
+        seen: dict[str, Manifest] = {}
+        for manifest in manifests:
+            if manifest.name in seen:
+                self.faults.append(Fault(manifest.at, "name", f"backend {manifest.name!r} is there already: {seen[manifest.name].at}"))
+            seen[manifest.name] = manifest
+
+    def references(self, manifests: list[Manifest]) -> None:
+        """`accepts` and `use` name candidates that are there, and not in a circle."""
+        ids = {c.id for m in manifests for c in m.candidates}
+        for manifest in manifests:
+            for candidate in manifest.candidates:
+                for rule in candidate.rules:
+                    for name in rule.accepts():
+                        self.reference(name, ids, rule.at)
+                for adjustment in candidate.adjust:
+                    if adjustment.use is not None:
+                        self.reference(adjustment.use, ids, adjustment.at)
+
+    def reference(self, name: str, ids: set[str], at: Mark) -> None:
+        if name not in ids:
+            near = nearest(name, ids)
+            fault = Fault(at, "", f"no candidate is called {name!r}", f"did you mean {near}?" if near else None)
+            if fault not in self.faults:
+                self.faults.append(fault)
+
+
+def _merge_axis(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """A pack's additions to an axis: further values and aliases, and replaced words, defaults and conditions."""
+    merged = dict(base)
+    for key in _OVERRIDES:
+        if key not in extra:
+            continue
+        if key == "values":
+            merged["values"] = {**_value_table(base.get("values")), **_value_table(extra["values"])}
+        elif key == "aliases":
+            merged["aliases"] = list(dict.fromkeys([*(base.get("aliases") or ()), *extra["aliases"]]))
+        else:
+            merged[key] = extra[key]
+    return merged
+
+
+def _value_table(values: Any) -> dict[str, Any]:
+    return dict(values) if isinstance(values, Mapping) else {v: {} for v in values or ()}
+
+
+def pack_names(root: str | None = None) -> list[str]:
+    """The packs of a manifests directory."""
+    folder = manifests_root() if root is None else root
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    return [n for n in names if os.path.isfile(os.path.join(folder, n, "pack.yaml"))]
+
+
+def _installed_packs() -> dict[str, str]:
+    """Packs of installed distributions: entry points whose value is a package that holds a pack's files."""
+    from importlib.metadata import entry_points
+    from importlib.util import find_spec
+
+    found: dict[str, str] = {}
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: p.name):
+        # find_spec of a top-level package runs no code of it; nothing of the pack is imported.
+        top, _, rest = point.value.partition(".")
+        try:
+            spec = find_spec(top)
+        except (ImportError, ValueError):
+            continue
+        for location in (spec.submodule_search_locations if spec is not None else None) or ():
+            folder = os.path.join(location, *rest.split(".")) if rest else location
+            if os.path.isfile(os.path.join(folder, "pack.yaml")):
+                found[point.name] = folder
+    return found

@@ -1,0 +1,23 @@
+"""Where the manifests are: beside the package in a checkout, inside it when installed."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["VARIABLE", "manifests_root"]
+
+#: Process variable that names another manifests directory.
+VARIABLE = "ATTN_SELECTOR_MANIFESTS"
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def manifests_root() -> str:
+    """The manifests directory in use: the variable's, the installed one, or the checkout's."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return os.path.abspath(named)
+    inside = os.path.join(_HERE, "manifests")
+    if os.path.isdir(inside):
+        return inside
+    return os.path.join(os.path.dirname(_HERE), "manifests")

@@ -1,0 +1,338 @@
+"""The compiled catalog: bit masks of candidates, bits of atoms, and their specialisation for one environment.
+
+`Program` is built once a catalog. `Program.bind` folds an environment's facts in and gives a `Bound`, whose `decide` is
+the hot path. `Program.trace` evaluates everything, for explanations; both use the same tables, nodes and expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from selector import derive
+from selector.conditions import Condition, accepted_ids
+from selector.conditions import parse as parse_condition
+from selector.constraints import Constraint, undeclared
+from selector.nodes import FALSE, TRUE, Accept, Atom, AtomTable, Node, conjunction, evaluate
+from selector.vocabulary import MISSING, Axis, Vocabulary
+
+if TYPE_CHECKING:
+    from selector.conditions import Path
+    from selector.manifest import Adjustment, Candidate, Declared, Rule
+    from selector.pack import PolicyRule
+
+__all__ = ["Program", "Step", "Trace"]
+
+
+class Step(NamedTuple):
+    """How an axis gets its value: as given, as another axis, by an expression; and where it does not apply."""
+
+    axis: Axis
+    same_as: int | None
+    ignored: Node
+    expr: Any
+
+
+class Check(NamedTuple):
+    """One declared limit as a test: ``atom`` is true for the values that the candidates in ``mask`` refuse."""
+
+    atom: Atom
+    mask: int
+
+
+class RuleNode(NamedTuple):
+    """A rule and the tree that is true when it applies."""
+
+    rule: Rule
+    node: Node
+
+
+class AdjustNode(NamedTuple):
+    """An adjustment and the tree that is true when it applies."""
+
+    adjustment: Adjustment
+    node: Node
+
+
+class OrderNode(NamedTuple):
+    """One entry of a policy's order: when it counts, and the candidates it stands for."""
+
+    node: Node
+    members: tuple[int, ...]
+
+
+class PolicyNode(NamedTuple):
+    """A policy rule with its compiled conditions."""
+
+    rule: PolicyRule
+    node: Node
+    order: tuple[OrderNode, ...]
+
+
+class Trace(NamedTuple):
+    """Everything about one request on one environment: all values, all true atoms, the mask of refused candidates."""
+
+    values: tuple[Any, ...]
+    atoms: int
+    refused: int
+
+
+class Ranking(NamedTuple):
+    """Candidates in the policy's order, whether those not in it are excluded, and the rule that spoke."""
+
+    order: tuple[int, ...]
+    exclusive: bool
+    rule: PolicyRule | None
+
+
+class Program:
+    """Vocabulary, candidates and rules in compiled form. Immutable after construction."""
+
+    def __init__(self, vocabulary: Vocabulary, candidates: Sequence[Candidate], policy: Sequence[PolicyRule] = ()) -> None:
+        self.vocabulary = vocabulary
+        self.candidates = tuple(candidates)
+        self.position = {c.id: i for i, c in enumerate(self.candidates)}
+        self.everyone = (1 << len(self.candidates)) - 1
+        self.listed = sum(1 << i for i, c in enumerate(self.candidates) if not c.abstract)
+        self.table = AtomTable()
+        self.problems: list[tuple[str, Path, str, str | None]] = []
+        self.steps = tuple(self._step(vocabulary.axes[i]) for i in vocabulary.order)
+        self.checks: list[list[Check]] = [self._checks(axis) for axis in vocabulary.axes]
+        self.rules: list[list[RuleNode]] = [[self._rule(r) for r in c.rules] for c in self.candidates]
+        self.adjust: list[list[AdjustNode]] = [
+            [AdjustNode(a, self.table.node(a.when, strict=False)) for a in c.adjust] for c in self.candidates
+        ]
+        self.defaults: list[Any] = [a.default for a in vocabulary.axes]
+        for axis in vocabulary.axes:
+            if axis.same_as is not None:
+                self.defaults[axis.index] = MISSING
+        self.policy = tuple(self._policy(rule) for rule in policy)
+        self.clauses = self._clauses()
+        self.atoms_of: dict[int, list[tuple[int, Atom]]] = {}
+        for i, atom in enumerate(self.table.atoms):
+            if isinstance(atom, Atom):
+                self.atoms_of.setdefault(atom.axis, []).append((1 << i, atom))
+        self.accept_order, self.accept_cycle = self._accept_order()
+
+    # -- compiling ----------------------------------------------------------------------------------------------------
+
+    def condition(self, raw: Any, axis: Axis, key: str) -> Condition:
+        """A condition of the vocabulary; mistakes are kept in ``problems``."""
+        return parse_condition(raw, self.vocabulary, lambda p, m, h: self.problems.append((axis.name, p, m, h)), (key,))
+
+    def _step(self, axis: Axis) -> Step:
+        same_as = None
+        if axis.same_as is not None:
+            other = self.vocabulary.find(axis.same_as)
+            if other is None:
+                self.problems.append((axis.name, ("default", "same_as"), f"unknown axis {axis.same_as!r}", None))
+            else:
+                same_as = other.index
+        ignored = FALSE
+        if axis.applies_when is not None:
+            condition = self.condition(axis.applies_when, axis, "applies_when")
+            ignored = self.table.node(condition, positive=False, strict=False)
+        expr = None
+        if axis.derive is not None:
+            expr = derive.parse(
+                axis.derive,
+                axis,
+                self.vocabulary,
+                self.table,
+                lambda p, m, h: self.problems.append((axis.name, p, m, h)),
+                ("derive",),
+            )
+        return Step(axis, same_as, ignored, expr)
+
+    def _checks(self, axis: Axis) -> list[Check]:
+        masks: dict[Constraint, int] = {}
+        silent = undeclared(axis)
+        for i, candidate in enumerate(self.candidates):
+            declared = candidate.declared.get(axis.name)
+            constraint = silent if declared is None else declared.constraint
+            if not constraint.is_any or constraint.required:
+                masks[constraint] = masks.get(constraint, 0) | 1 << i
+        return [Check(Atom(axis.index, c, True, True), mask) for c, mask in masks.items()]
+
+    def check_of(self, candidate: Candidate, axis: Axis) -> tuple[Atom, Declared | None]:
+        """The refusing atom of one candidate on one axis, and the declaration it comes from."""
+        declared = candidate.declared.get(axis.name)
+        constraint = undeclared(axis) if declared is None else declared.constraint
+        return Atom(axis.index, constraint, True, True), declared
+
+    def _rule(self, rule: Rule) -> RuleNode:
+        strict = rule.kind != "warn"
+        parts = [
+            self.table.node(rule.when, strict=strict),
+            self.table.node(rule.unless, positive=False, strict=strict) if rule.unless is not None else TRUE,
+            self.table.node(rule.require, positive=False, strict=strict) if rule.require is not None else TRUE,
+            self.table.node(rule.until, positive=False, strict=strict) if rule.until is not None else TRUE,
+        ]
+        return RuleNode(rule, conjunction(parts))
+
+    def _policy(self, rule: PolicyRule) -> PolicyNode:
+        entries = []
+        for entry in rule.order:
+            parts = [self.table.node(entry.when, strict=False)]
+            if entry.unless is not None:
+                parts.append(self.table.node(entry.unless, positive=False, strict=False))
+            members = tuple(
+                i for i, c in enumerate(self.candidates) if entry.name in (c.id, c.backend) and not c.abstract
+            )
+            entries.append(OrderNode(conjunction(parts), members))
+        return PolicyNode(rule, self.table.node(rule.when, strict=False), tuple(entries))
+
+    def _clauses(self) -> list[tuple[Node, int, bool]]:
+        """Refusing trees with the candidates they refuse; equal trees share an entry. The flag: only in strict mode."""
+        found: dict[tuple[Node, bool], int] = {}
+        for i, rules in enumerate(self.rules):
+            for rule, node in rules:
+                if rule.kind == "warn" and not rule.strict:
+                    continue
+                key = (node, rule.kind == "warn")
+                found[key] = found.get(key, 0) | 1 << i
+        return [(node, mask, strict) for (node, strict), mask in found.items()]
+
+    def _accept_order(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Candidates that others refer to, each after those it refers to itself; and a cycle, if there is one."""
+        needs: dict[int, set[int]] = {}
+        for i, candidate in enumerate(self.candidates):
+            names = {n for r in candidate.rules for n in r.accepts()} | {a.use for a in candidate.adjust if a.use}
+            for adjustment in candidate.adjust:
+                names |= set(accepted_ids(adjustment.when))
+            needs[i] = {self.position[n] for n in names if n in self.position}
+        wanted = {a.candidate for a in self.table.atoms if isinstance(a, Accept)}
+        order: dict[int, None] = {}
+        state: dict[int, int] = {}
+        cycle: list[str] = []
+
+        def visit(i: int) -> None:
+            if state.get(i) == 1:
+                cycle.append(self.candidates[i].id)
+                return
+            if state.get(i) == 2:
+                return
+            state[i] = 1
+            for j in sorted(needs[i]):
+                visit(j)
+            state[i] = 2
+            order[i] = None
+
+        for i in range(len(self.candidates)):
+            visit(i)
+        return tuple(i for i in order if self.candidates[i].id in wanted), tuple(cycle)
+
+    def rank(self, atoms: int) -> Ranking:
+        """The order that the policy gives for the true atoms: candidates by position, and whether the rest is excluded."""
+        for policy in self.policy:
+            if evaluate(policy.node, atoms):
+                order: dict[int, None] = {}
+                for entry in policy.order:
+                    if evaluate(entry.node, atoms):
+                        order.update(dict.fromkeys(entry.members))
+                return Ranking(tuple(order), policy.rule.unlisted == "excluded", policy.rule)
+        return Ranking((), False, None)
+
+    # -- evaluating everything ----------------------------------------------------------------------------------------
+
+    def atom_bits(self, axis: int, value: Any) -> int:
+        """The bits of an axis's atoms that are true for a value."""
+        found = 0
+        for bit, atom in self.atoms_of.get(axis, ()):
+            if atom.true_for(value):
+                found |= bit
+        return found
+
+    def template(self, facts: Mapping[int, Any], fields: Mapping[int, Any]) -> list[Any]:
+        """Raw values of all axes: defaults, the environment's facts (by position), the request's fields."""
+        values = list(self.defaults)
+        for i, value in facts.items():
+            values[i] = value
+        for i, value in fields.items():
+            values[i] = value
+        return values
+
+    def trace(self, raw: Sequence[Any], *, strict: bool = False) -> Trace:
+        """Evaluate all axes, atoms and candidates (before adjustments) for raw values of all axes."""
+        values = list(raw)
+        atoms = 0
+        for step in self.steps:
+            i = step.axis.index
+            if step.ignored is not FALSE and evaluate(step.ignored, atoms):
+                values[i] = step.axis.neutral
+            elif step.expr is not None:
+                values[i] = step.expr.value(values, atoms)
+            elif values[i] is MISSING:
+                values[i] = values[step.same_as] if step.same_as is not None else None
+            atoms |= self.atom_bits(i, values[i])
+        refused = 0
+        for checks in self.checks:
+            for atom, mask in checks:
+                if atom.true_for(values[atom.axis]):
+                    refused |= mask
+        if self.accept_order:
+            atoms |= self._accept_bits(raw, values, atoms, refused, strict)
+        for node, mask, only_strict in self.clauses:
+            if (strict or not only_strict) and evaluate(node, atoms):
+                refused |= mask
+        return Trace(tuple(values), atoms, refused)
+
+    def _accept_bits(self, raw: Sequence[Any], values: list[Any], atoms: int, refused: int, strict: bool) -> int:
+        found = 0
+        for i in self.accept_order:
+            if self.adjust[i]:
+                accepted = self.accepts(i, raw, strict=strict)
+            else:
+                accepted = not refused >> i & 1 and not any(
+                    evaluate(n, atoms | found) for r, n in self.rules[i] if r.kind != "warn" or (strict and r.strict)
+                )
+            bit = self.accept_bit(i, accepted)
+            found |= bit
+        return found
+
+    def accept_bit(self, i: int, accepted: bool) -> int:
+        """The bits of the atoms about a candidate's acceptance that are true."""
+        found = 0
+        ident = self.candidates[i].id
+        for negated in (False, True):
+            atom = Accept(ident, negated)
+            if accepted != negated and self.table.has(atom):
+                found |= self.table.bit(atom)
+        return found
+
+    def adjusted(self, i: int, raw: Sequence[Any]) -> tuple[list[Any], dict[int, tuple[Any, Any]], list[AdjustNode], str | None]:
+        """A candidate's own view of a request: raw values, the changed fields (from, to), what applied, what runs."""
+        changed = list(raw)
+        changes: dict[int, tuple[Any, Any]] = {}
+        applied: list[AdjustNode] = []
+        use: str | None = None
+        for entry in self.adjust[i]:
+            trace = self.trace(changed)
+            if not evaluate(entry.node, trace.atoms):
+                continue
+            effect = False
+            for axis, value in entry.adjustment.changes:
+                before = trace.values[axis.index]
+                if before != value:
+                    first = changes.get(axis.index, (before, None))[0]
+                    changes[axis.index] = (first, value)
+                    changed[axis.index] = value
+                    effect = True
+            if entry.adjustment.use is not None:
+                use = entry.adjustment.use
+                effect = True
+            if effect:
+                applied.append(entry)
+        changes = {k: v for k, v in changes.items() if v[0] != v[1]}
+        return changed, changes, applied, use
+
+    def accepts(self, i: int, raw: Sequence[Any], *, strict: bool = False) -> bool:
+        """Whether a candidate accepts a request, its own adjustments included."""
+        if not self.adjust[i]:
+            return not self.trace(raw, strict=strict).refused >> i & 1
+        changed, changes, _, use = self.adjusted(i, raw)
+        if strict and (use is not None or any(before is not None for before, _ in changes.values())):
+            return False
+        if self.trace(changed, strict=strict).refused >> i & 1:
+            return False
+        return use is None or (use in self.position and self.accepts(self.position[use], changed, strict=strict))

@@ -1,0 +1,142 @@
+"""Requests: what one attention layer needs. A frozen value that is its own cache key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from selector.errors import Problem, RequestError
+from selector.vocabulary import Axis, Vocabulary
+
+__all__ = ["Request"]
+
+
+def default_vocabulary() -> Vocabulary:
+    """The vocabulary of the manifests in use (`ATTN_SELECTOR_MANIFESTS` or the shipped ones)."""
+    from selector.catalog import base_vocabulary
+
+    return base_vocabulary()
+
+
+class Request:
+    """What one attention layer needs, as axis values.
+
+    Fields are any axes of the vocabulary that belong to the request (`head_size=128`, `dtype="bf16"`), under their names or
+    aliases and in any spelling of their values. A field that is not given has its axis's default; None leaves it open.
+    Raises RequestError that lists every unknown field and impossible value, each with the allowed set and the nearest word.
+    """
+
+    __slots__ = ("_axes", "_hash", "_values", "vocabulary")
+
+    def __init__(self, fields: Mapping[str, Any] | None = None, /, *, vocabulary: Vocabulary | None = None, **more: Any) -> None:
+        self.vocabulary = vocabulary if vocabulary is not None else default_vocabulary()
+        given = more if fields is None else {**fields, **more}
+        items = _canonical(self.vocabulary, given)
+        items.sort()
+        self._axes = tuple(i for i, _ in items)
+        self._values = tuple(v for _, v in items)
+        self._hash = hash((self._axes, self._values))
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary, axes: tuple[int, ...], values: tuple[Any, ...]) -> Request:
+        """A request from canonical positions and values, sorted by position and free of defaults."""
+        self = object.__new__(cls)
+        self.vocabulary = vocabulary
+        self._axes, self._values = axes, values
+        self._hash = hash((axes, values))
+        return self
+
+    def items(self) -> Iterable[tuple[Axis, Any]]:
+        """The fields that differ from their defaults, in the vocabulary's order."""
+        axes = self.vocabulary.axes
+        return ((axes[i], v) for i, v in zip(self._axes, self._values))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that differ from their defaults, by canonical name, as plain JSON-able values."""
+        return {a.name: list(v) if isinstance(v, tuple) else v for a, v in self.items()}
+
+    def get(self, name: str) -> Any:
+        """The value of one field (default included; None where left open)."""
+        axis = self.vocabulary.find(name)
+        if axis is None:
+            raise KeyError(name)
+        for i, value in zip(self._axes, self._values):
+            if i == axis.index:
+                return value
+        return axis.default if axis.same_as is None else self.get(axis.same_as)
+
+    def replace(self, **fields: Any) -> Request:
+        """A copy with some fields changed."""
+        return Request({**self.to_dict(), **fields}, vocabulary=self.vocabulary)
+
+    def without(self, name: str) -> Request:
+        """A copy with one field back at its default."""
+        axis = self.vocabulary.find(name)
+        kept = [(i, v) for i, v in zip(self._axes, self._values) if axis is None or i != axis.index]
+        return Request.of(self.vocabulary, tuple(i for i, _ in kept), tuple(v for _, v in kept))
+
+    def within(self, vocabulary: Vocabulary) -> Request:
+        """The same request in another vocabulary. Raises RequestError for fields that it does not have."""
+        return self if vocabulary is self.vocabulary else Request(self.to_dict(), vocabulary=vocabulary)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (
+            isinstance(other, Request)
+            and self._hash == other._hash
+            and self._axes == other._axes
+            and self._values == other._values
+            and (self.vocabulary is other.vocabulary or self.to_dict() == other.to_dict())
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return "Request(" + ", ".join(f"{k}={v!r}" for k, v in self.to_dict().items()) + ")"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (self.to_dict(),))
+
+
+def _rebuild(fields: dict[str, Any]) -> Request:
+    return Request(fields)
+
+
+def _canonical(vocabulary: Vocabulary, given: Mapping[str, Any]) -> list[tuple[int, Any]]:
+    items: list[tuple[int, Any]] = []
+    problems: list[Problem] = []
+    seen: dict[int, str] = {}
+    for name, raw in given.items():
+        axis = vocabulary.find(name) if isinstance(name, str) else None
+        problem = _field_problem(vocabulary, axis, name, seen)
+        if problem is not None or axis is None:
+            problems.append(problem or Problem(str(name), "unknown field", None))
+            continue
+        seen[axis.index] = name
+        try:
+            value = axis.canonical(raw)
+        except ValueError as error:
+            problems.append(Problem(name, str(error), getattr(error, "hint", None)))
+            continue
+        if axis.same_as is not None or value != axis.default or type(value) is not type(axis.default):
+            items.append((axis.index, value))
+    if problems:
+        raise RequestError(problems)
+    return items
+
+
+def _field_problem(vocabulary: Vocabulary, axis: Axis | None, name: Any, seen: Mapping[int, str]) -> Problem | None:
+    if axis is None:
+        near = vocabulary.nearest(str(name))
+        hint = f"did you mean {near}?" if near else "`attn-select schema axes` lists them all"
+        return Problem(str(name), f"unknown field {name!r}", hint)
+    if axis.derive is not None:
+        inputs = ", ".join(vocabulary.axes[i].name for i in vocabulary.depends[axis.index])
+        return Problem(name, f"{axis.name} is derived from {inputs}: give those", None)
+    if axis.of != "request":
+        return Problem(name, f"{axis.name} belongs to the environment, not to a request", f"on the command line: --env {axis.name}=...")
+    if axis.index in seen:
+        return Problem(name, f"{name} and {seen[axis.index]} are the same field", "give one of them")
+    return None
