@@ -50,14 +50,16 @@ def meets_key(
     vocabulary: Vocabulary, axis: str, key: str, wanted: Raw, value: Raw, *, null: bool, unknown: bool
 ) -> bool:
     """Does the value meet one key of a constraint that is a mapping?"""
+    if key == "required" and not wanted:
+        return True
+    if value is UNKNOWN:
+        return unknown
     if key == "given":
         return bool((value is not None) == wanted)
     if key == "required":
-        return True  # what it asks of null is settled before
+        return value is not None
     if value is None:
         return null
-    if value is UNKNOWN:
-        return unknown
     if key == "in":
         return any(
             meets(vocabulary, axis, item, value, null=null, unknown=unknown) for item in as_list(wanted)

@@ -110,7 +110,7 @@ def derived_axes(draw: DrawFn, axes: Axes) -> dict[str, Raw]:
     if operator == "table":
         name = draw(st.sampled_from([*by_type["choice"], *by_type["integer"]]))
         keys = draw(st.lists(value_of(axes[name]), min_size=1, max_size=3, unique=True))
-        table: dict[str, Raw] = {"axis": name, "map": {key: draw(st.integers(0, 6)) for key in keys}}
+        table: dict[str, Raw] = {"axis": name, "map": {str(key): draw(st.integers(0, 6)) for key in keys}}
         if draw(st.booleans()):
             table["else"] = draw(st.integers(0, 6))
         return {"type": "integer", "derive": {"table": table}}
