@@ -252,8 +252,11 @@ class Program:
             values[i] = value
         return values
 
-    def trace(self, raw: Sequence[Any], *, strict: bool = False) -> Trace:
-        """Evaluate all axes, atoms and candidates (before adjustments) for raw values of all axes."""
+    def trace(self, raw: Sequence[Any], *, strict: bool = False, limit: int | None = None) -> Trace:
+        """Evaluate all axes, atoms and candidates (before adjustments) for raw values of all axes.
+
+        ``limit``: only so many of ``accept_order`` are asked (each candidate there needs only those before it).
+        """
         values = list(raw)
         atoms = 0
         for step in self.steps:
@@ -270,25 +273,18 @@ class Program:
             for atom, mask in checks:
                 if atom.true_for(values[atom.axis]):
                     refused |= mask
-        if self.accept_order:
-            atoms |= self._accept_bits(raw, values, atoms, refused, strict)
+        for k, i in enumerate(self.accept_order[:limit]):
+            if self.adjust[i]:
+                accepted = self.accepts(i, raw, strict=strict, limit=k)
+            else:
+                accepted = not refused >> i & 1 and not any(
+                    evaluate(n, atoms) for r, n in self.rules[i] if r.kind != "warn" or (strict and r.strict)
+                )
+            atoms |= self.accept_bit(i, accepted)
         for node, mask, only_strict in self.clauses:
             if (strict or not only_strict) and evaluate(node, atoms):
                 refused |= mask
         return Trace(tuple(values), atoms, refused)
-
-    def _accept_bits(self, raw: Sequence[Any], values: list[Any], atoms: int, refused: int, strict: bool) -> int:
-        found = 0
-        for i in self.accept_order:
-            if self.adjust[i]:
-                accepted = self.accepts(i, raw, strict=strict)
-            else:
-                accepted = not refused >> i & 1 and not any(
-                    evaluate(n, atoms | found) for r, n in self.rules[i] if r.kind != "warn" or (strict and r.strict)
-                )
-            bit = self.accept_bit(i, accepted)
-            found |= bit
-        return found
 
     def accept_bit(self, i: int, accepted: bool) -> int:
         """The bits of the atoms about a candidate's acceptance that are true."""
@@ -300,14 +296,14 @@ class Program:
                 found |= self.table.bit(atom)
         return found
 
-    def adjusted(self, i: int, raw: Sequence[Any]) -> tuple[list[Any], dict[int, tuple[Any, Any]], list[AdjustNode], str | None]:
+    def adjusted(self, i: int, raw: Sequence[Any], limit: int | None = None) -> tuple[list[Any], dict[int, tuple[Any, Any]], list[AdjustNode], str | None]:
         """A candidate's own view of a request: raw values, the changed fields (from, to), what applied, what runs."""
         changed = list(raw)
         changes: dict[int, tuple[Any, Any]] = {}
         applied: list[AdjustNode] = []
         use: str | None = None
         for entry in self.adjust[i]:
-            trace = self.trace(changed)
+            trace = self.trace(changed, limit=limit)
             if not evaluate(entry.node, trace.atoms):
                 continue
             effect = False
@@ -326,13 +322,15 @@ class Program:
         changes = {k: v for k, v in changes.items() if v[0] != v[1]}
         return changed, changes, applied, use
 
-    def accepts(self, i: int, raw: Sequence[Any], *, strict: bool = False) -> bool:
+    def accepts(self, i: int, raw: Sequence[Any], *, strict: bool = False, limit: int | None = None) -> bool:
         """Whether a candidate accepts a request, its own adjustments included."""
         if not self.adjust[i]:
-            return not self.trace(raw, strict=strict).refused >> i & 1
-        changed, changes, _, use = self.adjusted(i, raw)
+            return not self.trace(raw, strict=strict, limit=limit).refused >> i & 1
+        changed, changes, _, use = self.adjusted(i, raw, limit)
         if strict and (use is not None or any(before is not None for before, _ in changes.values())):
             return False
-        if self.trace(changed, strict=strict).refused >> i & 1:
+        if self.trace(changed, strict=strict, limit=limit).refused >> i & 1:
             return False
-        return use is None or (use in self.position and self.accepts(self.position[use], changed, strict=strict))
+        if use is None:
+            return True
+        return use in self.position and self.accepts(self.position[use], changed, strict=strict, limit=limit)

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from typing import overload
 
 import yaml
 
+#: Characters of the longest message.
+LONGEST = 200
 #: Levels of nested mappings and sequences.
 MAX_DEPTH = 64
 
@@ -92,3 +95,12 @@ def _quote(text: str) -> str:
     if not value:
         return "quote it"
     return f"quote it: '{value}'" if '"' in value else f'quote it: "{value}"'
+
+
+@overload
+def shortened(text: str) -> str: ...
+@overload
+def shortened(text: None) -> None: ...
+def shortened(text: str | None) -> str | None:
+    """`text` without its middle where it quotes something endless."""
+    return text if text is None or len(text) <= LONGEST else f"{text[: LONGEST - 60]} ... {text[-50:]}"

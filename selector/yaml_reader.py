@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias, cast
 import yaml
 
 from selector.errors import Fault, ManifestError, Mark, format_path
-from selector.yaml_messages import MAX_DEPTH, syntax_message, unsafe_message
+from selector.yaml_messages import MAX_DEPTH, shortened, syntax_message, unsafe_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -294,7 +294,9 @@ class _Reader:
         if key is not None:
             steps.append(key)
         at = Mark(self.name, line + 1, column + 1)
-        self.faults.append(Fault(at, format_path(steps), message, hint, self.document.line(line + 1)))
+        self.faults.append(
+            Fault(at, format_path(steps), shortened(message), shortened(hint), self.document.line(line + 1))
+        )
 
     def _stop(self, line: int, column: int, message: str, hint: str | None) -> NoReturn:
         self._fault(line, column, message, hint)

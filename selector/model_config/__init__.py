@@ -1,0 +1,16 @@
+"""Reading the `config.json` of a model: which attention layers it has, and what each kind of them needs."""
+
+from __future__ import annotations
+
+from selector.model_config.architectures import Architectures, load_architectures
+from selector.model_config.errors import ConfigError
+from selector.model_config.reader import LayerKind, ModelConfig, read_config
+
+__all__ = [
+    "Architectures",
+    "ConfigError",
+    "LayerKind",
+    "ModelConfig",
+    "load_architectures",
+    "read_config",
+]
