@@ -35,7 +35,7 @@ class Decision(NamedTuple):
 class _Axis(NamedTuple):
     """A live axis: its table of (refused, atoms) by value, and how to fill it."""
 
-    index: int
+    axis: int
     memo: dict[Any, tuple[int, int]]
     refusing: tuple[tuple[Atom, int], ...]
     atoms: tuple[tuple[int, Atom], ...]
@@ -44,7 +44,7 @@ class _Axis(NamedTuple):
 class _Late(NamedTuple):
     """An axis whose value depends on others: `same_as`, `applies_when`, or an expression."""
 
-    index: int
+    axis: int
     table: _Axis | None
     same_as: int | None
     ignored: Node
@@ -105,12 +105,9 @@ class Bound:
         gone = refused
         for i, candidate in enumerate(program.candidates):
             if gone >> i & 1 and not program.adjust[i]:
-                for negated in (False, True):
-                    atom = Accept(candidate.id, negated)
-                    if program.table.has(atom):
-                        bit = program.table.bit(atom)
-                        known |= bit
-                        true |= bit if negated else 0
+                denied = program.table.existing(Accept(candidate.id, True))
+                known |= denied | program.table.existing(Accept(candidate.id, False))
+                true |= denied
         again: list[tuple[Node, int]] = []
         for node, mask in clauses:
             folded = simplify(node, known, true)
@@ -154,7 +151,9 @@ class Bound:
                 bits |= bits_of(inner)
         values: set[int] = set()
         tables = {
-            i for i, checks in enumerate(self.program.checks) if i not in self.constants and any(c.mask & self.alive for c in checks)
+            i
+            for i, checks in enumerate(self.program.checks)
+            if i not in self.constants and any(c.mask & self.alive for c in checks)
         }
         by_bit = {bit: atom.axis for atoms in self.program.atoms_of.values() for bit, atom in atoms}
         self.late_needed: list[tuple[Any, Node, Any]] = []
@@ -176,7 +175,11 @@ class Bound:
         self.late_needed.reverse()
         self.bits = bits
         self.read = values
-        self.tables = tables | {by_bit[1 << k] for k in _positions(bits) if 1 << k in by_bit and by_bit[1 << k] not in self.constants}
+        self.tables = tables | {
+            by_bit[1 << k]
+            for k in _positions(bits)
+            if 1 << k in by_bit and by_bit[1 << k] not in self.constants
+        }
 
     def _axis(self, i: int) -> _Axis | None:
         if i not in self.tables:
@@ -195,11 +198,11 @@ class Bound:
         self.values = list(self.program.defaults)
         for i, value in self.constants.items():
             self.values[i] = value
-        referred = {self.program.position[a.candidate] for a in self.program.table.atoms if isinstance(a, Accept)}
+        referred = {
+            self.program.position[a.candidate] for a in self.program.table.atoms if isinstance(a, Accept)
+        }
         self.accept_order = [
-            i
-            for i in self.program.accept_order
-            if i in referred and self._accept_bits_of(i) & self.bits
+            i for i in self.program.accept_order if i in referred and self._accept_bits_of(i) & self.bits
         ]
         self.accept_bits = 0
         for i in self.accept_order:
@@ -211,12 +214,10 @@ class Bound:
         self._shapes: dict[tuple[int, ...], tuple[int, int, tuple[_Axis | None, ...]]] = {}
 
     def _accept_bits_of(self, i: int) -> int:
-        found = 0
-        for negated in (False, True):
-            atom = Accept(self.program.candidates[i].id, negated)
-            if self.program.table.has(atom):
-                found |= self.program.table.bit(atom)
-        return found
+        ident = self.program.candidates[i].id
+        return self.program.table.existing(Accept(ident, False)) | self.program.table.existing(
+            Accept(ident, True)
+        )
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
@@ -265,7 +266,7 @@ class Bound:
             for i, value in zip(axes, values):
                 if i not in self.constants:
                     all_values[i] = value
-            for index, axis, same_as, ignored, neutral, expr in self.late:
+            for index, table, same_as, ignored, neutral, expr in self.late:
                 if ignored is not FALSE and evaluate(ignored, atoms):
                     value = neutral
                 elif expr is not None:
@@ -275,10 +276,10 @@ class Bound:
                     if value is MISSING:
                         value = all_values[same_as] if same_as is not None else None
                 all_values[index] = value
-                if axis is not None:
-                    entry = axis.memo.get(value)
+                if table is not None:
+                    entry = table.memo.get(value)
                     if entry is None:
-                        entry = self._entry(axis, value)
+                        entry = self._entry(table, value)
                     refused |= entry[0]
                     atoms |= entry[1]
         if self.accept_order:
@@ -349,12 +350,19 @@ class Bound:
         return self._orders.get(key) or self._remember(key, accepted, [], False, -1)
 
     def _remember(
-        self, key: tuple[int, int, int], accepted: int, members: list[tuple[int, ...]], exclusive: bool, position: int
+        self,
+        key: tuple[int, int, int],
+        accepted: int,
+        members: list[tuple[int, ...]],
+        exclusive: bool,
+        position: int,
     ) -> Decision:
         listed = dict.fromkeys(i for entry in members for i in entry)
         ranked = [i for i in listed if accepted >> i & 1]
         rest = [i for i in range(len(self.program.candidates)) if accepted >> i & 1 and i not in listed]
-        decision = Decision(tuple(ranked if exclusive else ranked + rest), tuple(rest) if exclusive else (), position)
+        decision = Decision(
+            tuple(ranked if exclusive else ranked + rest), tuple(rest) if exclusive else (), position
+        )
         if len(self._orders) >= KEPT:
             self._orders.clear()
         self._orders[key] = decision

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from selector.errors import Fault, ManifestError, Mark
-from selector.locations import manifests_root
+from selector.locations import display_name, manifests_root
 from selector.manifest import Candidate, Manifest, decode_manifest
 from selector.pack import Pack, decode_pack
 from selector.program import Program
@@ -24,7 +24,17 @@ ENTRY_POINTS = "attention_selector.packs"
 DEFAULT_PACK = "core"
 
 _VOCABULARIES: dict[tuple[str, str], Vocabulary] = {}
-_OVERRIDES = ("values", "aliases", "default", "applies_when", "doc", "title", "undeclared", "words", "variable")
+_OVERRIDES = (
+    "values",
+    "aliases",
+    "default",
+    "applies_when",
+    "doc",
+    "title",
+    "undeclared",
+    "words",
+    "variable",
+)
 
 
 class Catalog:
@@ -37,7 +47,12 @@ class Catalog:
     __slots__ = ("hash", "manifests", "packs", "program", "root", "vocabulary")
 
     def __init__(
-        self, vocabulary: Vocabulary, packs: Iterable[Pack], manifests: Iterable[Manifest], content: str, root: str
+        self,
+        vocabulary: Vocabulary,
+        packs: Iterable[Pack],
+        manifests: Iterable[Manifest],
+        content: str,
+        root: str,
     ) -> None:
         self.vocabulary = vocabulary
         self.packs: tuple[Pack, ...] = tuple(packs)
@@ -50,7 +65,9 @@ class Catalog:
     @classmethod
     def load(cls, *names: str, manifests: str | os.PathLike[str] | None = None) -> Catalog:
         """Load packs by name or directory from a manifests directory (default: the shipped one)."""
-        return _Loader(os.fspath(manifests) if manifests is not None else manifests_root()).load(names or (DEFAULT_PACK,))
+        return _Loader(os.fspath(manifests) if manifests is not None else manifests_root()).load(
+            names or (DEFAULT_PACK,)
+        )
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -65,7 +82,9 @@ class Catalog:
     def find(self, name: str) -> tuple[Candidate, ...]:
         """The candidates that a candidate's or a backend's name stands for (case does not matter)."""
         folded = name.lower()
-        return tuple(c for c in self.candidates if not c.abstract and folded in (c.id.lower(), c.backend.lower()))
+        return tuple(
+            c for c in self.candidates if not c.abstract and folded in (c.id.lower(), c.backend.lower())
+        )
 
     def names(self) -> list[str]:
         """Every name that `find` takes."""
@@ -123,7 +142,7 @@ class _Loader:
         from selector.yaml_loader import load_file
 
         try:
-            document = load_file(path)
+            document = load_file(path, display_name(path, self.root))
         except ManifestError as error:
             self.faults.extend(error.faults)
             return None
@@ -154,12 +173,17 @@ class _Loader:
                     owners[name] = document
                 elif "type" in entry and entry["type"] != merged[name]["type"]:
                     self.faults.append(
-                        document.fault(("axes", name, "type"), f"axis {name} is there already, of type {merged[name]['type']}")
+                        document.fault(
+                            ("axes", name, "type"),
+                            f"axis {name} is there already, of type {merged[name]['type']}",
+                        )
                     )
                 else:
                     merged[name] = _merge_axis(merged[name], entry)
         marks = {n: d.mark(("axes", n), key=True) for n, d in owners.items()}
-        packs = {n: os.path.basename(os.path.dirname(d.name)) for n, d in owners.items() if d is not documents[0]}
+        packs = {
+            n: os.path.basename(os.path.dirname(d.name)) for n, d in owners.items() if d is not documents[0]
+        }
         try:
             vocabulary = Vocabulary({"vocabulary": 1, "axes": merged}, packs=packs, marks=marks)
         except ValueError as error:
@@ -168,7 +192,9 @@ class _Loader:
         if vocabulary.cycle:
             first = vocabulary.cycle[0]
             self.faults.append(
-                owners[first].fault(("axes", first), f"axes depend on each other in a circle: {', '.join(vocabulary.cycle)}")
+                owners[first].fault(
+                    ("axes", first), f"axes depend on each other in a circle: {', '.join(vocabulary.cycle)}"
+                )
             )
         probe = Program(vocabulary, ())
         for name, path, message, hint in probe.problems:
@@ -201,7 +227,9 @@ class _Loader:
                 name = str(document.data["name"])
             manifests.extend(self.manifests(folder, name, vocabulary))
         self.twice(manifests)
-        known = {n: None for m in manifests for n in (m.name, *(c.id for c in m.candidates if not c.abstract))}
+        known = {
+            n: None for m in manifests for n in (m.name, *(c.id for c in m.candidates if not c.abstract))
+        }
         for document in pending:
             pack, faults = decode_pack(document, vocabulary, lambda: known)
             self.faults.extend(faults)
@@ -233,7 +261,11 @@ class _Loader:
     def manifests(self, folder: str, pack: str, vocabulary: Vocabulary) -> list[Manifest]:
         found = []
         for name in sorted(os.listdir(folder)):
-            if not name.endswith((".yaml", ".yml")) or name in ("pack.yaml", "vocabulary.yaml") or name.startswith("."):
+            if (
+                not name.endswith((".yaml", ".yml"))
+                or name in ("pack.yaml", "vocabulary.yaml")
+                or name.startswith(".")
+            ):
                 continue
             document = self.read(os.path.join(folder, name), "manifest", vocabulary.raw)
             if document is None:
@@ -248,7 +280,13 @@ class _Loader:
         seen: dict[str, Manifest] = {}
         for manifest in manifests:
             if manifest.name in seen:
-                self.faults.append(Fault(manifest.at, "name", f"backend {manifest.name!r} is there already: {seen[manifest.name].at}"))
+                self.faults.append(
+                    Fault(
+                        manifest.at,
+                        "name",
+                        f"backend {manifest.name!r} is there already: {seen[manifest.name].at}",
+                    )
+                )
             seen[manifest.name] = manifest
 
     def references(self, manifests: list[Manifest]) -> None:
@@ -266,7 +304,9 @@ class _Loader:
     def reference(self, name: str, ids: set[str], at: Mark) -> None:
         if name not in ids:
             near = nearest(name, ids)
-            fault = Fault(at, "", f"no candidate is called {name!r}", f"did you mean {near}?" if near else None)
+            fault = Fault(
+                at, "", f"no candidate is called {name!r}", f"did you mean {near}?" if near else None
+            )
             if fault not in self.faults:
                 self.faults.append(fault)
 

@@ -12,7 +12,19 @@ from typing import Any, NamedTuple, Union
 from selector.constraints import Constraint, ConstraintError, parse_condition, word
 from selector.vocabulary import Axis, Vocabulary
 
-__all__ = ["Accepts", "All", "AnyOf", "AxisTest", "Condition", "Not", "accepted_ids", "axes_of", "describe", "holds", "parse"]
+__all__ = [
+    "Accepts",
+    "All",
+    "AnyOf",
+    "AxisTest",
+    "Condition",
+    "Not",
+    "accepted_ids",
+    "axes_of",
+    "describe",
+    "holds",
+    "parse",
+]
 
 Path = tuple[Union[str, int], ...]
 Report = Callable[[Path, str, Union[str, None]], None]

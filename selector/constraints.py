@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from selector.vocabulary import Axis
 
-__all__ = ["ANY", "OPERATORS", "Constraint", "ConstraintError", "Test", "parse_condition", "parse_declared", "undeclared"]
+__all__ = [
+    "ANY",
+    "OPERATORS",
+    "Constraint",
+    "ConstraintError",
+    "Test",
+    "parse_condition",
+    "parse_declared",
+    "undeclared",
+]
 
 
 class ConstraintError(ValueError):
@@ -60,7 +69,9 @@ def _package_ok(operand: tuple[str, tuple[str, ...] | None], packages: Mapping[s
     if found is None or found.state != "usable":
         return False
     # A usable package of unknown version satisfies only "any version"; `judge` tells False from "not known".
-    return not specifiers or (found.version is not None and any(_version_in(s, found.version) for s in specifiers))
+    return not specifiers or (
+        found.version is not None and any(_version_in(s, found.version) for s in specifiers)
+    )
 
 
 def _doubtful(operand: tuple[str, tuple[str, ...] | None], packages: Mapping[str, Any]) -> bool:
@@ -68,7 +79,9 @@ def _doubtful(operand: tuple[str, tuple[str, ...] | None], packages: Mapping[str
     found = packages.get(operand[0])
     if found is None:
         return False
-    return found.state == "unknown" or (found.state == "usable" and found.version is None and bool(operand[1]))
+    return found.state == "unknown" or (
+        found.state == "usable" and found.version is None and bool(operand[1])
+    )
 
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
@@ -119,7 +132,9 @@ class Constraint:
             return True
         if isinstance(value, Mapping):
             for clause in self.clauses:
-                if all(OPERATORS[op](o, value) or (op == "package" and _doubtful(o, value)) for op, o in clause):
+                if all(
+                    OPERATORS[op](o, value) or (op == "package" and _doubtful(o, value)) for op, o in clause
+                ):
                     return None
         return False
 
@@ -324,7 +339,9 @@ def _integer_clause(axis: Axis, raw: Any, path: tuple[str | int, ...]) -> tuple[
             tests.append(Test(key, operand))
     bounds = {t.op: t.operand for t in tests}
     if "min" in bounds and "max" in bounds and bounds["min"] > bounds["max"]:
-        raise ConstraintError(f"empty range: min {bounds['min']} is above max {bounds['max']}", (*path, "min"))
+        raise ConstraintError(
+            f"empty range: min {bounds['min']} is above max {bounds['max']}", (*path, "min")
+        )
     return tuple(tests), _required(raw)
 
 
@@ -411,7 +428,8 @@ def _packages(axis: Axis, raw: Any) -> Constraint:
         else:
             items = spec if isinstance(spec, list) else [spec]
             specifiers = tuple(
-                _specifier(item, (name, i) if isinstance(spec, list) else (name,)) for i, item in enumerate(items)
+                _specifier(item, (name, i) if isinstance(spec, list) else (name,))
+                for i, item in enumerate(items)
             )
         tests.append(Test("package", (str(name), specifiers)))
     return Constraint((tuple(tests),))

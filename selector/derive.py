@@ -216,7 +216,11 @@ class _Parser:
 
     def expression(self, raw: Any, path: Path, top: bool = False) -> Any:
         if not isinstance(raw, Mapping):
-            if isinstance(raw, str) and self.vocabulary.find(raw) is not None and (top or self.axis.type == "integer"):
+            if (
+                isinstance(raw, str)
+                and self.vocabulary.find(raw) is not None
+                and (top or self.axis.type == "integer")
+            ):
                 return self.reference(raw, path)
             return self.literal(raw, path)
         ops = [k for k in raw if k != "else"]
@@ -329,7 +333,9 @@ class _Parser:
                 continue
             result = self.expression(item["value"], (*here, "value"))
             entries.append(self.entry(item["when"], (*here, "when"), result))
-        otherwise = self.expression(raw["else"], (*path, "else")) if "else" in raw else Literal(self.axis.neutral)
+        otherwise = (
+            self.expression(raw["else"], (*path, "else")) if "else" in raw else Literal(self.axis.neutral)
+        )
         return Case(tuple(entries), otherwise)
 
 

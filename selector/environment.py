@@ -78,7 +78,9 @@ class Environment:
 
     def replace(self, **facts: Any) -> Environment:
         """A copy with some facts changed."""
-        return Environment({**self.facts, **facts}, name=self.name, title=self.title, origin=self.origin, live=self.live)
+        return Environment(
+            {**self.facts, **facts}, name=self.name, title=self.title, origin=self.origin, live=self.live
+        )
 
     def with_packages(self, changes: Mapping[str, PackageState | str | None]) -> Environment:
         """A copy with packages added, replaced or (None) removed."""
@@ -188,11 +190,27 @@ def check_names(vocabulary: Vocabulary, names: Iterable[str]) -> None:
     for name in names:
         axis = vocabulary.find(name)
         if axis is None:
-            known = [n for n in vocabulary.names() if (vocabulary.find(n) or vocabulary.axes[0]).of == "environment"]
+            known = [
+                n
+                for n in vocabulary.names()
+                if (vocabulary.find(n) or vocabulary.axes[0]).of == "environment"
+            ]
             near = nearest(name, known)
-            problems.append(Problem(name, f"unknown fact {name!r} of an environment", f"did you mean {near}?" if near else None))
+            problems.append(
+                Problem(
+                    name,
+                    f"unknown fact {name!r} of an environment",
+                    f"did you mean {near}?" if near else None,
+                )
+            )
         elif axis.of != "environment":
-            problems.append(Problem(name, f"{axis.name} belongs to the request, not to an environment", f"write it as {name}=... alone"))
+            problems.append(
+                Problem(
+                    name,
+                    f"{axis.name} belongs to the request, not to an environment",
+                    f"write it as {name}=... alone",
+                )
+            )
     if problems:
         raise RequestError(problems)
 
@@ -216,13 +234,17 @@ def _load(path: str) -> Document:
         raise EnvironmentFileError(f"cannot read the environment {path}", None, error.faults) from None
 
 
-def from_document(document: Document, cls: type[Environment], vocabulary: Vocabulary | None = None) -> Environment:
+def from_document(
+    document: Document, cls: type[Environment], vocabulary: Vocabulary | None = None
+) -> Environment:
     """The environment of one file."""
     from selector.request import default_vocabulary
 
-    data = document.data
+    data: Any = document.data
     if not isinstance(data, dict) or not isinstance(data.get("facts"), dict):
-        raise EnvironmentFileError(f"{document.name} does not describe a machine", "it has `facts:`, a mapping of axis to value")
+        raise EnvironmentFileError(
+            f"{document.name} does not describe a machine", "it has `facts:`, a mapping of axis to value"
+        )
     words = vocabulary if vocabulary is not None else default_vocabulary()
     faults = []
     for name, raw in data["facts"].items():
@@ -236,7 +258,9 @@ def from_document(document: Document, cls: type[Environment], vocabulary: Vocabu
     if faults:
         raise EnvironmentFileError(f"{document.name} does not describe a machine", None, faults)
     name = str(data.get("name", os.path.splitext(os.path.basename(document.name))[0]))
-    return cls(data["facts"], name=name, title=data.get("title"), origin=f"file {document.name}", vocabulary=words)
+    return cls(
+        data["facts"], name=name, title=data.get("title"), origin=f"file {document.name}", vocabulary=words
+    )
 
 
 def preset_names(root: str | None = None) -> dict[str, str]:
@@ -244,7 +268,7 @@ def preset_names(root: str | None = None) -> dict[str, str]:
     found: dict[str, str] = {}
     folder = os.path.join(_root(root), "environments")
     for path in _files(folder):
-        data = _load(path).data
+        data: Any = _load(path).data
         if isinstance(data, dict):
             found[str(data.get("name"))] = str(data.get("title", data.get("name")))
     return found
@@ -266,16 +290,19 @@ def _find(name: str, root: str) -> Document:
     known: dict[str, Document] = {}
     for path in _files(folder):
         document = _load(path)
-        data = document.data
+        data: Any = document.data
         if isinstance(data, dict):
             for spelling in (data.get("name"), *(data.get("aliases") or ())):
                 known[str(spelling)] = document
     found = known.get(name) or known.get(name.lower())
     if found is None:
         near = nearest(name, known)
-        listed = ", ".join(sorted(str(d.data.get("name")) for d in set(known.values()) if isinstance(d.data, dict)))
+        listed = ", ".join(
+            sorted(str(d.data.get("name")) for d in set(known.values()) if isinstance(d.data, dict))
+        )
         raise EnvironmentFileError(
-            f"no preset environment is called {name!r}: {listed}", f"did you mean {near}?" if near else "or give a file"
+            f"no preset environment is called {name!r}: {listed}",
+            f"did you mean {near}?" if near else "or give a file",
         )
     return found
 
@@ -300,7 +327,8 @@ def _preset(
     if profile not in profiles:
         near = nearest(profile, profiles)
         raise EnvironmentFileError(
-            f"no software profile is called {profile!r}: {', '.join(profiles)}", f"did you mean {near}?" if near else None
+            f"no software profile is called {profile!r}: {', '.join(profiles)}",
+            f"did you mean {near}?" if near else None,
         )
     chosen = profiles[profile]
     values: dict[int, Any] = {}
@@ -326,12 +354,18 @@ def _preset(
     for package in without:
         if package not in packages:
             near = nearest(package, packages)
-            raise EnvironmentFileError(f"{package} is not in {name}'s profile {profile}", f"did you mean {near}?" if near else None)
+            raise EnvironmentFileError(
+                f"{package} is not in {name}'s profile {profile}", f"did you mean {near}?" if near else None
+            )
         del packages[package]
     for package, version in added.items():
         packages[package] = PackageState(version)
     facts["packages"] = Packages(packages)
     changed = "".join([*(f" +{p}=={v}" for p, v in added.items()), *(f" -{p}" for p in without)])
     return cls(
-        facts, name=machine.name, title=machine.title, origin=f"preset {machine.name}, profile {profile}{changed}", vocabulary=words
+        facts,
+        name=machine.name,
+        title=machine.title,
+        origin=f"preset {machine.name}, profile {profile}{changed}",
+        vocabulary=words,
     )

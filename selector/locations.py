@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["VARIABLE", "manifests_root"]
+__all__ = ["VARIABLE", "display_name", "manifests_root"]
 
 #: Process variable that names another manifests directory.
 VARIABLE = "ATTN_SELECTOR_MANIFESTS"
@@ -21,3 +21,11 @@ def manifests_root() -> str:
     if os.path.isdir(inside):
         return inside
     return os.path.join(os.path.dirname(_HERE), "manifests")
+
+
+def display_name(path: str, root: str) -> str:
+    """How messages and reports call a file: stable for the manifests in use by default, the path for others."""
+    inside = os.path.relpath(path, root)
+    if inside.startswith(os.pardir) or root != manifests_root() or os.environ.get(VARIABLE):
+        return path
+    return f"manifests/{inside.replace(os.sep, '/')}"

@@ -108,7 +108,9 @@ class _Decoder:
         self.data: dict[str, Any] = document.data  # type: ignore[assignment]
         self.faults: list[Fault] = []
 
-    def fault(self, path: tuple[str | int, ...], message: str, hint: str | None = None, *, key: bool = False) -> None:
+    def fault(
+        self, path: tuple[str | int, ...], message: str, hint: str | None = None, *, key: bool = False
+    ) -> None:
         self.faults.append(self.document.fault(path, message, hint, key=key))
 
     def report(self, path: tuple[str | int, ...], message: str, hint: str | None) -> None:
@@ -131,7 +133,9 @@ class _Decoder:
             merged[variant["name"]] = self.scope(path, variant, scope)
         for i, variant in enumerate(variants):
             path = ("variants", i)
-            candidates.append(self.candidate(f"{name}/{variant['name']}", variant, merged[variant["name"]], path))
+            candidates.append(
+                self.candidate(f"{name}/{variant['name']}", variant, merged[variant["name"]], path)
+            )
         if not variants:
             candidates.append(self.candidate(name, {}, self.inherit(base, None, None), ()))
         self.check_required(candidates, variants)
@@ -160,8 +164,14 @@ class _Decoder:
                 for i in pending:
                     parent = variants[i]["extends"]
                     near = nearest(parent, names)
-                    message = f"variant extends {parent!r}" + (" in a circle" if parent in names else ", which is not there")
-                    self.fault(("variants", i, "extends"), message, f"did you mean {near}?" if near and parent not in names else None)
+                    message = f"variant extends {parent!r}" + (
+                        " in a circle" if parent in names else ", which is not there"
+                    )
+                    self.fault(
+                        ("variants", i, "extends"),
+                        message,
+                        f"did you mean {near}?" if near and parent not in names else None,
+                    )
                 return [*done, *pending]
             done.extend(ready)
             pending = [i for i in pending if i not in ready]
@@ -173,7 +183,9 @@ class _Decoder:
 
         if parent is None:
             return _Scope(
-                dict(base.declared), [r for r in base.rules if mine(r[0])], [a for a in base.adjust if mine(a[0])]
+                dict(base.declared),
+                [r for r in base.rules if mine(r[0])],
+                [a for a in base.adjust if mine(a[0])],
             )
         rules = [*parent.rules, *(r for r in base.rules if mine(r[0]) and r not in parent.rules)]
         adjust = [*parent.adjust, *(a for a in base.adjust if mine(a[0]) and a not in parent.adjust)]
@@ -196,7 +208,9 @@ class _Decoder:
             axis = self.vocabulary.find(axis_name)
             if axis is None:
                 near = self.vocabulary.nearest(axis_name)
-                self.fault(where, f"unknown axis {axis_name!r}", f"did you mean {near}?" if near else None, key=True)
+                self.fault(
+                    where, f"unknown axis {axis_name!r}", f"did you mean {near}?" if near else None, key=True
+                )
                 continue
             if axis.type == "packages" and isinstance(raw, Mapping) and axis.name in declared:
                 raw = {**self.raw_packages(declared[axis.name].constraint), **raw}
@@ -239,7 +253,9 @@ class _Decoder:
                 axis = self.vocabulary.find(name)
                 if axis is None:
                     near = self.vocabulary.nearest(name)
-                    self.fault((*path, "axis"), f"unknown axis {name!r}", f"did you mean {near}?" if near else None)
+                    self.fault(
+                        (*path, "axis"), f"unknown axis {name!r}", f"did you mean {near}?" if near else None
+                    )
                 else:
                     axes.append(axis)
         else:
@@ -248,7 +264,9 @@ class _Decoder:
         if kind == "rule" and "warn" in raw:
             kind = "warn"
             if "reject" in raw:
-                self.fault((*path, "warn"), "a rule either rejects or warns: reject or warn, not both", key=True)
+                self.fault(
+                    (*path, "warn"), "a rule either rejects or warns: reject or warn, not both", key=True
+                )
         text = raw.get("warn") if kind == "warn" else raw.get("reject")
         if not text:
             self.fault(path, "a rule says reject: or warn: with the reason in words")
@@ -286,7 +304,10 @@ class _Decoder:
             if axis is None or axis.of != "request" or axis.derive is not None:
                 near = self.vocabulary.nearest(name)
                 self.fault(
-                    (*path, "set", name), f"{name!r} is no axis that a request can give", f"did you mean {near}?" if near else None, key=True
+                    (*path, "set", name),
+                    f"{name!r} is no axis that a request can give",
+                    f"did you mean {near}?" if near else None,
+                    key=True,
                 )
                 continue
             try:
@@ -297,11 +318,18 @@ class _Decoder:
             self.fault(path, "an adjustment says what it changes: set: {axis: value} or use: candidate")
         when = self.condition(path, raw, "when")
         found = Adjustment(
-            when, tuple(changes), raw.get("use"), raw.get("note"), self.document.mark(path), raw.get("source") or source
+            when,
+            tuple(changes),
+            raw.get("use"),
+            raw.get("note"),
+            self.document.mark(path),
+            raw.get("source") or source,
         )
         return self.only(raw), found
 
-    def candidate(self, ident: str, variant: Mapping[str, Any], scope: _Scope, path: tuple[str | int, ...]) -> Candidate:
+    def candidate(
+        self, ident: str, variant: Mapping[str, Any], scope: _Scope, path: tuple[str | int, ...]
+    ) -> Candidate:
         data = self.data
         title = data.get("title", data["name"])
         if variant:
@@ -330,7 +358,11 @@ class _Decoder:
                 for variant in self.only(raw) or ():
                     if variant not in names:
                         near = nearest(variant, names)
-                        self.fault((section, i, "variants"), f"no variant {variant!r}", f"did you mean {near}?" if near else None)
+                        self.fault(
+                            (section, i, "variants"),
+                            f"no variant {variant!r}",
+                            f"did you mean {near}?" if near else None,
+                        )
 
     def check_required(self, candidates: list[Candidate], variants: list[dict[str, Any]]) -> None:
         for axis in self.vocabulary.axes:
@@ -342,10 +374,16 @@ class _Decoder:
                 path: tuple[str | int, ...] = ()
                 if variants and len(lacking) < len([c for c in candidates if not c.abstract]):
                     path = ("variants", [v["name"] for v in variants].index(candidate.variant))
-                self.fault((*path, "name"), f"{candidate.id} does not say its {axis.name}", f"add it under {section} (any: no limit)")
+                self.fault(
+                    (*path, "name"),
+                    f"{candidate.id} does not say its {axis.name}",
+                    f"add it under {section} (any: no limit)",
+                )
 
 
-def decode_manifest(document: Document, vocabulary: Vocabulary, pack: str) -> tuple[Manifest | None, list[Fault]]:
+def decode_manifest(
+    document: Document, vocabulary: Vocabulary, pack: str
+) -> tuple[Manifest | None, list[Fault]]:
     """The manifest of a schema-valid document, and what is wrong with it (the manifest is None then)."""
     decoder = _Decoder(document, vocabulary, pack)
     manifest = decoder.manifest()

@@ -13,7 +13,18 @@ from selector.conditions import Accepts, All, AxisTest, Condition, Not
 from selector.constraints import Constraint
 from selector.vocabulary import UNKNOWN
 
-__all__ = ["FALSE", "TRUE", "Accept", "Atom", "AtomTable", "Node", "conjunction", "disjunction", "evaluate", "simplify"]
+__all__ = [
+    "FALSE",
+    "TRUE",
+    "Accept",
+    "Atom",
+    "AtomTable",
+    "Node",
+    "conjunction",
+    "disjunction",
+    "evaluate",
+    "simplify",
+]
 
 
 class Atom(NamedTuple):
@@ -117,7 +128,9 @@ def simplify(node: Node, known: int, true: int) -> Node:
     if node.conj:
         if node.bits & known & ~true:
             return FALSE
-        return conjunction([Node(True, node.bits & ~known, ()), *(simplify(k, known, true) for k in node.kids)])
+        return conjunction(
+            [Node(True, node.bits & ~known, ()), *(simplify(k, known, true) for k in node.kids)]
+        )
     if node.bits & known & true:
         return TRUE
     return disjunction([Node(False, node.bits & ~known, ()), *(simplify(k, known, true) for k in node.kids)])
@@ -138,9 +151,9 @@ class AtomTable:
             self.atoms.append(atom)
         return found
 
-    def has(self, atom: Atom | Accept) -> bool:
-        """Whether some tree mentions the atom."""
-        return atom in self._bits
+    def existing(self, atom: Atom | Accept) -> int:
+        """The bit of an atom that some tree mentions, or 0."""
+        return self._bits.get(atom, 0)
 
     def node(self, condition: Condition | None, *, positive: bool = True, strict: bool) -> Node:
         """A condition (or its negation) in negation normal form over atom bits."""
@@ -160,7 +173,3 @@ class AtomTable:
         if isinstance(condition, All) == positive:
             return conjunction(parts)
         return disjunction(parts)
-
-
-
-

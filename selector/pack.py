@@ -62,7 +62,9 @@ class Pack(NamedTuple):
     backend_option: str | None
 
 
-def decode_pack(document: Document, vocabulary: Vocabulary, known: Callable[[], Mapping[str, Any]]) -> tuple[Pack, list[Fault]]:
+def decode_pack(
+    document: Document, vocabulary: Vocabulary, known: Callable[[], Mapping[str, Any]]
+) -> tuple[Pack, list[Fault]]:
     """The pack of a schema-valid document. ``known`` gives all candidate and backend names, for the references."""
     faults: list[Fault] = []
     data: dict[str, Any] = document.data  # type: ignore[assignment]
@@ -77,7 +79,9 @@ def decode_pack(document: Document, vocabulary: Vocabulary, known: Callable[[], 
     def check(name: str, path: tuple[str | int, ...]) -> str:
         if name not in names:
             near = nearest(name, names)
-            report(path, f"no candidate or backend is called {name!r}", f"did you mean {near}?" if near else None)
+            report(
+                path, f"no candidate or backend is called {name!r}", f"did you mean {near}?" if near else None
+            )
         return name
 
     def listed(raw: Any, path: tuple[str | int, ...]) -> tuple[str, ...]:

@@ -46,12 +46,19 @@ def _names(value: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 def from_call(
-    backend: str | None, avoid: str | Iterable[str] | None, prefer: str | Iterable[str] | None, source: str = "call"
+    backend: str | None,
+    avoid: str | Iterable[str] | None,
+    prefer: str | Iterable[str] | None,
+    source: str = "call",
 ) -> list[Preference]:
     """What the caller said, by keyword or by a flag of the command."""
     dash = "--" if source == "flag" else ""
     found = []
-    for kind, label, value in (("pin", "backend", backend), ("avoid", "avoid", avoid), ("prefer", "prefer", prefer)):
+    for kind, label, value in (
+        ("pin", "backend", backend),
+        ("avoid", "avoid", avoid),
+        ("prefer", "prefer", prefer),
+    ):
         names = _names(value)
         if names:
             found.append(Preference(kind, names, source, f"{dash}{label}"))
@@ -107,7 +114,9 @@ def _configured(environ: Mapping[str, str]) -> list[Preference]:
         if environ.get(CONFIG_VARIABLE):
             from selector.errors import Fault, ManifestError
 
-            raise ManifestError([Fault(Mark(path, 1, 1), "", f"no such file ({CONFIG_VARIABLE} names it)", None, None)])
+            raise ManifestError(
+                [Fault(Mark(path, 1, 1), "", f"no such file ({CONFIG_VARIABLE} names it)", None, None)]
+            )
         return []
     from selector.errors import ManifestError
     from selector.yaml_loader import load_file
@@ -127,7 +136,14 @@ def _configured(environ: Mapping[str, str]) -> list[Preference]:
         if not all(isinstance(v, str) for v in items):
             faults.append(document.fault((key,), f"{key} is a backend's name, or a list of them"))
             continue
-        found.append(Preference(keys[key], _names([str(v) for v in items]), "configuration", str(document.mark((key,), key=True))))
+        found.append(
+            Preference(
+                keys[key],
+                _names([str(v) for v in items]),
+                "configuration",
+                str(document.mark((key,), key=True)),
+            )
+        )
     if faults:
         raise ManifestError(faults)
     return found

@@ -88,7 +88,9 @@ class Ranking(NamedTuple):
 class Program:
     """Vocabulary, candidates and rules in compiled form. Immutable after construction."""
 
-    def __init__(self, vocabulary: Vocabulary, candidates: Sequence[Candidate], policy: Sequence[PolicyRule] = ()) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, candidates: Sequence[Candidate], policy: Sequence[PolicyRule] = ()
+    ) -> None:
         self.vocabulary = vocabulary
         self.candidates = tuple(candidates)
         self.position = {c.id: i for i, c in enumerate(self.candidates)}
@@ -118,14 +120,18 @@ class Program:
 
     def condition(self, raw: Any, axis: Axis, key: str) -> Condition:
         """A condition of the vocabulary; mistakes are kept in ``problems``."""
-        return parse_condition(raw, self.vocabulary, lambda p, m, h: self.problems.append((axis.name, p, m, h)), (key,))
+        return parse_condition(
+            raw, self.vocabulary, lambda p, m, h: self.problems.append((axis.name, p, m, h)), (key,)
+        )
 
     def _step(self, axis: Axis) -> Step:
         same_as = None
         if axis.same_as is not None:
             other = self.vocabulary.find(axis.same_as)
             if other is None:
-                self.problems.append((axis.name, ("default", "same_as"), f"unknown axis {axis.same_as!r}", None))
+                self.problems.append(
+                    (axis.name, ("default", "same_as"), f"unknown axis {axis.same_as!r}", None)
+                )
             else:
                 same_as = other.index
         ignored = FALSE
@@ -165,7 +171,9 @@ class Program:
         parts = [
             self.table.node(rule.when, strict=strict),
             self.table.node(rule.unless, positive=False, strict=strict) if rule.unless is not None else TRUE,
-            self.table.node(rule.require, positive=False, strict=strict) if rule.require is not None else TRUE,
+            self.table.node(rule.require, positive=False, strict=strict)
+            if rule.require is not None
+            else TRUE,
             self.table.node(rule.until, positive=False, strict=strict) if rule.until is not None else TRUE,
         ]
         return RuleNode(rule, conjunction(parts))
@@ -197,7 +205,9 @@ class Program:
         """Candidates that others refer to, each after those it refers to itself; and a cycle, if there is one."""
         needs: dict[int, set[int]] = {}
         for i, candidate in enumerate(self.candidates):
-            names = {n for r in candidate.rules for n in r.accepts()} | {a.use for a in candidate.adjust if a.use}
+            names = {n for r in candidate.rules for n in r.accepts()} | {
+                a.use for a in candidate.adjust if a.use
+            }
             for adjustment in candidate.adjust:
                 names |= set(accepted_ids(adjustment.when))
             needs[i] = {self.position[n] for n in names if n in self.position}
@@ -287,16 +297,12 @@ class Program:
         return Trace(tuple(values), atoms, refused)
 
     def accept_bit(self, i: int, accepted: bool) -> int:
-        """The bits of the atoms about a candidate's acceptance that are true."""
-        found = 0
-        ident = self.candidates[i].id
-        for negated in (False, True):
-            atom = Accept(ident, negated)
-            if accepted != negated and self.table.has(atom):
-                found |= self.table.bit(atom)
-        return found
+        """The bit of the atom about a candidate's acceptance that is true."""
+        return self.table.existing(Accept(self.candidates[i].id, not accepted))
 
-    def adjusted(self, i: int, raw: Sequence[Any], limit: int | None = None) -> tuple[list[Any], dict[int, tuple[Any, Any]], list[AdjustNode], str | None]:
+    def adjusted(
+        self, i: int, raw: Sequence[Any], limit: int | None = None
+    ) -> tuple[list[Any], dict[int, tuple[Any, Any]], list[AdjustNode], str | None]:
         """A candidate's own view of a request: raw values, the changed fields (from, to), what applied, what runs."""
         changed = list(raw)
         changes: dict[int, tuple[Any, Any]] = {}

@@ -67,7 +67,13 @@ class Warned(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
-        return {"message": self.message, "note": self.note, "at": str(self.at), "source": self.source, "strict": self.strict}
+        return {
+            "message": self.message,
+            "note": self.note,
+            "at": str(self.at),
+            "source": self.source,
+            "strict": self.strict,
+        }
 
 
 _CODES = {
@@ -94,7 +100,9 @@ def warnings_of(program: Program, i: int, trace: Trace) -> tuple[Warned, ...]:
     )
 
 
-def adjustment_reasons(program: Program, i: int, changes: dict[int, tuple[Any, Any]], use: str | None, applied: list[AdjustNode]) -> list[Reason]:
+def adjustment_reasons(
+    program: Program, i: int, changes: dict[int, tuple[Any, Any]], use: str | None, applied: list[AdjustNode]
+) -> list[Reason]:
     """What strict selection says to a candidate that would change the request."""
     found = []
     candidate = program.candidates[i]
@@ -138,16 +146,46 @@ def _declared(program: Program, i: int, trace: Trace) -> Iterator[Reason]:
 
 
 def _limit(
-    candidate: Candidate, axis: Axis, constraint: Constraint, value: Any, at: Mark, source: str | None, said: bool
+    candidate: Candidate,
+    axis: Axis,
+    constraint: Constraint,
+    value: Any,
+    at: Mark,
+    source: str | None,
+    said: bool,
 ) -> Reason:
     allowed = constraint.describe()
     env = axis.of == "environment"
     if value is UNKNOWN:
         message = f"{axis.name} unknown: {candidate.id} works if {axis.name} is {allowed}"
-        return Reason(axis.name, "unknown", allowed, "unknown", message, None, at, source, (axis.name,), "declared", axis.fix)
+        return Reason(
+            axis.name,
+            "unknown",
+            allowed,
+            "unknown",
+            message,
+            None,
+            at,
+            source,
+            (axis.name,),
+            "declared",
+            axis.fix,
+        )
     if value is None:
         message = f"{axis.name} left open: {candidate.id} needs one of {allowed}"
-        return Reason(axis.name, "required", "open", allowed, message, None, at, source, (axis.name,), "declared", axis.fix)
+        return Reason(
+            axis.name,
+            "required",
+            "open",
+            allowed,
+            message,
+            None,
+            at,
+            source,
+            (axis.name,),
+            "declared",
+            axis.fix,
+        )
     if axis.type in ("flag", "mode") and not env:
         code = "not_supported"
         if value:
@@ -156,7 +194,19 @@ def _limit(
         else:
             message = f"no {axis.name}: {candidate.id} serves {axis.title} only"
             allowed = f"{axis.title} only"
-        return Reason(axis.name, code, word(value), allowed, message, None, at, source, (axis.name,), "declared", axis.fix)
+        return Reason(
+            axis.name,
+            code,
+            word(value),
+            allowed,
+            message,
+            None,
+            at,
+            source,
+            (axis.name,),
+            "declared",
+            axis.fix,
+        )
     failing = constraint.failing(value)
     code = _CODES.get(failing[0].op, "not_supported") if failing else "not_supported"
     if env:
@@ -164,12 +214,26 @@ def _limit(
         verb = "needs" if not axis.variable else "is switched off unless it is"
         shown = f"{axis.variable}={word(value)}" if axis.variable else f"{axis.name} {word(value)}"
         message = f"{shown}: {candidate.id} {verb} {allowed}"
-        return Reason(axis.name, code, allowed, word(value), message, None, at, source, (axis.name,), "declared", axis.fix)
+        return Reason(
+            axis.name,
+            code,
+            allowed,
+            word(value),
+            message,
+            None,
+            at,
+            source,
+            (axis.name,),
+            "declared",
+            axis.fix,
+        )
     if said:
         message = f"{axis.name} {word(value)}: {candidate.id} takes {allowed}"
     else:
         message = f"{axis.name} {word(value)}: {candidate.id} does not declare any"
-    return Reason(axis.name, code, word(value), allowed, message, None, at, source, (axis.name,), "declared", axis.fix)
+    return Reason(
+        axis.name, code, word(value), allowed, message, None, at, source, (axis.name,), "declared", axis.fix
+    )
 
 
 def _packages(
@@ -179,7 +243,9 @@ def _packages(
         yield package_reason(candidate.id, axis, test, value, at, source)
 
 
-def package_reason(ident: str, axis: Axis, test: Test, packages: Any, at: Mark | None, source: str | None) -> Reason:
+def package_reason(
+    ident: str, axis: Axis, test: Test, packages: Any, at: Mark | None, source: str | None
+) -> Reason:
     """The reason that one package test fails, by the package's state."""
     name, specifiers = test.operand
     found = packages.get(name)
@@ -197,7 +263,19 @@ def package_reason(ident: str, axis: Axis, test: Test, packages: Any, at: Mark |
         code = state.replace(" ", "_")
         offered = state if found.detail is None else f"{state} ({found.detail})"
         said = f"{name}: {offered}"
-    return Reason(axis.name, code, wanted, offered, f"{said}: {ident} needs {wanted}", None, at, source, (axis.name,), "declared", axis.fix)
+    return Reason(
+        axis.name,
+        code,
+        wanted,
+        offered,
+        f"{said}: {ident} needs {wanted}",
+        None,
+        at,
+        source,
+        (axis.name,),
+        "declared",
+        axis.fix,
+    )
 
 
 def _rules(program: Program, i: int, trace: Trace, strict: bool) -> Iterator[Reason]:
@@ -210,7 +288,9 @@ def _rules(program: Program, i: int, trace: Trace, strict: bool) -> Iterator[Rea
 
 
 def _rule_reason(candidate: Candidate, rule: Rule, trace: Trace) -> Reason:
-    involved = dict.fromkeys([*axes_of(rule.when), *axes_of(rule.unless), *axes_of(rule.require), *axes_of(rule.until)])
+    involved = dict.fromkeys(
+        [*axes_of(rule.when), *axes_of(rule.unless), *axes_of(rule.require), *axes_of(rule.until)]
+    )
     shown = [f"{a.name}={word(_value(a, trace))}" for a in involved if a.type != "packages"]
     unknown = [a for a in involved if trace.values[a.index] is UNKNOWN]
     offered = describe(rule.require) if rule.require is not None else _opposite(rule)

@@ -31,7 +31,11 @@ class Adjusted(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
-        return {"changes": {a: {"from": b, "to": c} for a, b, c in self.changes}, "use": self.use, "note": self.note}
+        return {
+            "changes": {a: {"from": b, "to": c} for a, b, c in self.changes},
+            "use": self.use,
+            "note": self.note,
+        }
 
 
 class Ranked(NamedTuple):
@@ -95,7 +99,9 @@ class Report:
     @property
     def ranked(self) -> tuple[Ranked, ...]:
         """Accepted candidates in order."""
-        return self._once("ranked", lambda: tuple(self._ranked(i, n) for n, i in enumerate(self.outcome.ranked, start=1)))
+        return self._once(
+            "ranked", lambda: tuple(self._ranked(i, n) for n, i in enumerate(self.outcome.ranked, start=1))
+        )
 
     @property
     def excluded(self) -> tuple[str, ...]:
@@ -112,7 +118,9 @@ class Report:
         """Every axis's value after defaults, derivation and `applies_when`; UNKNOWN facts as the text "unknown"."""
         trace = self.trace
         axes = self.catalog.vocabulary.axes
-        return {a.name: "unknown" if trace.values[a.index] is UNKNOWN else trace.values[a.index] for a in axes}
+        return {
+            a.name: "unknown" if trace.values[a.index] is UNKNOWN else trace.values[a.index] for a in axes
+        }
 
     @property
     def trace(self) -> Any:
@@ -154,7 +162,14 @@ class Report:
         trace, adjusted, _ = self._view(i)
         warned = warnings_of(self.catalog.program, i, trace)
         return Ranked(
-            candidate.id, candidate.title, rank, self._because(i, candidate), adjusted, warned, candidate.note, candidate.option
+            candidate.id,
+            candidate.title,
+            rank,
+            self._because(i, candidate),
+            adjusted,
+            warned,
+            candidate.note,
+            candidate.option,
         )
 
     def _because(self, i: int, candidate: Candidate) -> str:
@@ -194,7 +209,21 @@ class Report:
         if not inner:
             return []
         message = f"{candidate.id} would run as {use}, which refuses: {inner[0].message}"
-        return [Reason("backend", "adjustment", candidate.id, use, message, None, inner[0].at, inner[0].source, (), "adjustment", "none")]
+        return [
+            Reason(
+                "backend",
+                "adjustment",
+                candidate.id,
+                use,
+                message,
+                None,
+                inner[0].at,
+                inner[0].source,
+                (),
+                "adjustment",
+                "none",
+            )
+        ]
 
     # -- forms --------------------------------------------------------------------------------------------------------
 

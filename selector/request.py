@@ -28,7 +28,9 @@ class Request:
 
     __slots__ = ("_axes", "_hash", "_values", "vocabulary")
 
-    def __init__(self, fields: Mapping[str, Any] | None = None, /, *, vocabulary: Vocabulary | None = None, **more: Any) -> None:
+    def __init__(
+        self, fields: Mapping[str, Any] | None = None, /, *, vocabulary: Vocabulary | None = None, **more: Any
+    ) -> None:
         self.vocabulary = vocabulary if vocabulary is not None else default_vocabulary()
         given = more if fields is None else {**fields, **more}
         items = _canonical(self.vocabulary, given)
@@ -127,7 +129,9 @@ def _canonical(vocabulary: Vocabulary, given: Mapping[str, Any]) -> list[tuple[i
     return items
 
 
-def _field_problem(vocabulary: Vocabulary, axis: Axis | None, name: Any, seen: Mapping[int, str]) -> Problem | None:
+def _field_problem(
+    vocabulary: Vocabulary, axis: Axis | None, name: Any, seen: Mapping[int, str]
+) -> Problem | None:
     if axis is None:
         near = vocabulary.nearest(str(name))
         hint = f"did you mean {near}?" if near else "`attn-select schema axes` lists them all"
@@ -136,7 +140,11 @@ def _field_problem(vocabulary: Vocabulary, axis: Axis | None, name: Any, seen: M
         inputs = ", ".join(vocabulary.axes[i].name for i in vocabulary.depends[axis.index])
         return Problem(name, f"{axis.name} is derived from {inputs}: give those", None)
     if axis.of != "request":
-        return Problem(name, f"{axis.name} belongs to the environment, not to a request", f"on the command line: --env {axis.name}=...")
+        return Problem(
+            name,
+            f"{axis.name} belongs to the environment, not to a request",
+            f"on the command line: --env {axis.name}=...",
+        )
     if axis.index in seen:
         return Problem(name, f"{name} and {seen[axis.index]} are the same field", "give one of them")
     return None

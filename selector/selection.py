@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector import preferences as prefs
@@ -24,8 +24,6 @@ __all__ = ["Outcome", "Selection", "explain", "select"]
 #: Decisions remembered for one pair of catalog and environment.
 KEPT = 16384
 
-Names = "str | Iterable[str] | None"
-
 
 class Outcome(NamedTuple):
     """A decision after preferences: accepted positions in order, excluded ones, the policy rule, what preferences removed."""
@@ -40,7 +38,18 @@ class Outcome(NamedTuple):
 class Selection:
     """The winner for one request on one environment, and how to run it. Its report is made when it is read."""
 
-    __slots__ = ("_prefs", "_report", "_run", "candidate", "catalog", "environment", "origins", "outcome", "request", "strict")
+    __slots__ = (
+        "_prefs",
+        "_report",
+        "_run",
+        "candidate",
+        "catalog",
+        "environment",
+        "origins",
+        "outcome",
+        "request",
+        "strict",
+    )
 
     def __init__(
         self,
@@ -93,7 +102,13 @@ class Selection:
         """Everything there is to say about the decision."""
         if self._report is None:
             self._report = Report(
-                self.catalog, self.environment, self.request, self.outcome, self._prefs, self.strict, self.origins
+                self.catalog,
+                self.environment,
+                self.request,
+                self.outcome,
+                self._prefs,
+                self.strict,
+                self.origins,
             )
         return self._report
 
@@ -137,7 +152,9 @@ class Engine:
             if preference.kind == "avoid":
                 for i in self.positions(preference):
                     if i in ranked or i in excluded:
-                        removed[i] = (self._removed(i, preference, "avoided", f"avoided by {preference.where}"),)
+                        removed[i] = (
+                            self._removed(i, preference, "avoided", f"avoided by {preference.where}"),
+                        )
                 ranked = [i for i in ranked if i not in removed]
                 excluded = [i for i in excluded if i not in removed]
         for preference in preferences:
@@ -159,7 +176,17 @@ class Engine:
     def _removed(self, i: int, preference: Preference, code: str, why: str) -> Reason:
         ident = self.catalog.candidates[i].id
         return Reason(
-            "backend", code, ", ".join(preference.names), ident, f"{ident}: {why}", why, None, None, ("backend",), "preference", "request"
+            "backend",
+            code,
+            ", ".join(preference.names),
+            ident,
+            f"{ident}: {why}",
+            why,
+            None,
+            None,
+            ("backend",),
+            "preference",
+            "request",
         )
 
     def positions(self, preference: Preference) -> list[int]:
@@ -279,39 +306,54 @@ def select(
     Raises NoBackendError (with ``.report``) if nothing fits, PinError if what was insisted on cannot be used, and
     RequestError for a field or value that the vocabulary does not know.
     """
-    if environment is None and catalog is None and backend is None and avoid is None and prefer is None and not strict:
+    if (
+        environment is None
+        and catalog is None
+        and backend is None
+        and avoid is None
+        and prefer is None
+        and not strict
+    ):
         state = _DEFAULT if _DEFAULT is not None else default_state()
         if not fields and model_prefers is None:
             try:
-                return state.memo[request]  # type: ignore[index]
+                return state.memo[request]  # type: ignore[index]  # anything else is no key, and falls through
             except (KeyError, TypeError):
                 pass
-    asked = _request(request, fields, catalog)
-    state = default_state() if environment is None or catalog is None else None
-    used_catalog = catalog if catalog is not None else state.catalog  # type: ignore[union-attr]
-    if environment is None:
-        machine = state.environment  # type: ignore[union-attr]
-    else:
-        machine = Environment.preset(environment) if isinstance(environment, str) else environment
-    preferences = _preferences(backend, avoid, prefer, model_prefers, "call")
-    selection = _selected(asked, used_catalog, machine, preferences, strict)
-    if state is not None and used_catalog is state.catalog and machine is state.environment and isinstance(request, Request):
-        if not strict and backend is None and avoid is None and prefer is None and model_prefers is None and not fields:
+        asked = _request(request, fields, state.catalog)
+        preferences = _preferences(None, None, None, model_prefers, "call")
+        selection = _selected(asked, state.catalog, state.environment, preferences, False)
+        if isinstance(request, Request) and not fields and model_prefers is None:
             if len(state.memo) >= KEPT:
                 state.memo.clear()
             state.memo[request] = selection
-    return selection
+        return selection
+    used, machine = _context(catalog, environment)
+    preferences = _preferences(backend, avoid, prefer, model_prefers, "call")
+    return _selected(_request(request, fields, used), used, machine, preferences, strict)
 
 
-def _request(request: Request | Mapping[str, Any] | None, fields: Mapping[str, Any], catalog: Catalog | None) -> Request:
+def _context(catalog: Catalog | None, environment: Environment | str | None) -> tuple[Catalog, Environment]:
+    used = catalog if catalog is not None else default_state().catalog
+    if environment is None:
+        return used, default_state().environment
+    return used, Environment.preset(environment) if isinstance(environment, str) else environment
+
+
+def _request(
+    request: Request | Mapping[str, Any] | None, fields: Mapping[str, Any], catalog: Catalog
+) -> Request:
     if isinstance(request, Request):
         return request.replace(**fields) if fields else request
-    given = {**(request or {}), **fields}
-    return Request(given, vocabulary=catalog.vocabulary if catalog is not None else default_state().catalog.vocabulary)
+    return Request({**(request or {}), **fields}, vocabulary=catalog.vocabulary)
 
 
 def _selected(
-    request: Request, catalog: Catalog, environment: Environment, preferences: tuple[Preference, ...], strict: bool
+    request: Request,
+    catalog: Catalog,
+    environment: Environment,
+    preferences: tuple[Preference, ...],
+    strict: bool,
 ) -> Selection:
     engine = engine_for(catalog, environment, strict)
     key = (request, preferences)
@@ -351,10 +393,8 @@ def explain(
     **fields: Any,
 ) -> Report:
     """The report for a request, like `select` but never raising for "nothing fits"."""
-    asked = _request(request, fields, catalog)
-    if environment is None:
-        machine = default_state().environment
-    else:
-        machine = Environment.preset(environment) if isinstance(environment, str) else environment
-    used = catalog if catalog is not None else default_state().catalog
-    return decide(asked, used, machine, _preferences(backend, avoid, prefer, model_prefers, "call"), strict=strict)
+    used, machine = _context(catalog, environment)
+    asked = _request(request, fields, used)
+    return decide(
+        asked, used, machine, _preferences(backend, avoid, prefer, model_prefers, "call"), strict=strict
+    )

@@ -98,7 +98,11 @@ class Packages(Mapping[str, PackageState]):
         return isinstance(other, Packages) and self._items == other._items
 
     def __repr__(self) -> str:
-        return "Packages(" + ", ".join(f"{n}={p.version or p.state}" for n, p in sorted(self._items.items())) + ")"
+        return (
+            "Packages("
+            + ", ".join(f"{n}={p.version or p.state}" for n, p in sorted(self._items.items()))
+            + ")"
+        )
 
 
 class ValueProblem(ValueError):
@@ -151,7 +155,9 @@ class Axis:
         "words",
     )
 
-    def __init__(self, name: str, raw: Mapping[str, Any], index: int, pack: str | None, at: Mark | None) -> None:
+    def __init__(
+        self, name: str, raw: Mapping[str, Any], index: int, pack: str | None, at: Mark | None
+    ) -> None:
         self.name, self.raw, self.index, self.pack, self.at = name, raw, index, pack, at
         self.type: str = raw["type"]
         self.of: str = raw.get("of", "request")
@@ -222,7 +228,9 @@ class Axis:
             lo = "" if self.min is None else f" of at least {self.min}"
             hi = "" if self.max is None else f"{' and' if lo else ' of'} at most {self.max}"
             return f"a whole number{lo}{hi}"
-        return {"version": 'a version like "9.0"', "pair": "two whole numbers", "packages": "name: version"}[self.type]
+        return {"version": 'a version like "9.0"', "pair": "two whole numbers", "packages": "name: version"}[
+            self.type
+        ]
 
     def __repr__(self) -> str:
         return f"Axis({self.name}: {self.type} of the {self.of})"
@@ -247,7 +255,8 @@ def _canonical_choice(axis: Axis, value: Any) -> str:
         return text
     near = nearest(text, axis.spellings())
     raise ValueProblem(
-        f"{shown(value)} is no value of {axis.name}: {axis.allowed()}", f"did you mean {near}?" if near else None
+        f"{shown(value)} is no value of {axis.name}: {axis.allowed()}",
+        f"did you mean {near}?" if near else None,
     )
 
 
@@ -306,7 +315,9 @@ def _canonical_packages(axis: Axis, value: Any) -> Packages:
             if state not in STATES:
                 raise ValueProblem(f"{shown(state)} is no package state: {', '.join(STATES)}")
             detail = entry.get("detail")
-            found[str(name)] = PackageState(_package_version(name, entry.get("version")), state, detail and str(detail))
+            found[str(name)] = PackageState(
+                _package_version(name, entry.get("version")), state, detail and str(detail)
+            )
         elif entry is None:
             found[str(name)] = PackageState(None, "missing")
         else:
@@ -379,10 +390,17 @@ class Vocabulary:
 
     __slots__ = ("_names", "axes", "by_name", "cycle", "depends", "order", "raw")
 
-    def __init__(self, raw: Mapping[str, Any], *, packs: Mapping[str, str] | None = None, marks: Mapping[str, Mark] | None = None) -> None:
+    def __init__(
+        self,
+        raw: Mapping[str, Any],
+        *,
+        packs: Mapping[str, str] | None = None,
+        marks: Mapping[str, Mark] | None = None,
+    ) -> None:
         self.raw = raw
         self.axes: tuple[Axis, ...] = tuple(
-            Axis(name, entry, i, (packs or {}).get(name), (marks or {}).get(name)) for i, (name, entry) in enumerate(raw["axes"].items())
+            Axis(name, entry, i, (packs or {}).get(name), (marks or {}).get(name))
+            for i, (name, entry) in enumerate(raw["axes"].items())
         )
         self.by_name: dict[str, Axis] = {a.name: a for a in self.axes}
         self._names: dict[str, Axis] = {alias: a for a in self.axes for alias in a.aliases}

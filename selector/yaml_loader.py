@@ -40,19 +40,22 @@ def load_text(text: str | bytes, name: str) -> Document:
     return read(decoded, name)
 
 
-def load_file(path: str | os.PathLike[str]) -> Document:
+def load_file(path: str | os.PathLike[str], called: str | None = None) -> Document:
     """Read the regular file at `path`; at most `MAX_BYTES` of it are ever in memory.
+
+    `called` is the name that marks carry, if it is not the path.
 
     Raises:
         ManifestError: the file cannot be read, is no regular file, or holds mistakes.
     """
-    name = os.fspath(path)
+    name = called if called is not None else os.fspath(path)
+    place = os.fspath(path)
     flags = (
         os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     )
     try:
-        _check_regular(name, os.stat(name))  # before opening: opening a device can have effects
-        descriptor = os.open(name, flags)
+        _check_regular(name, os.stat(place))  # before opening: opening a device can have effects
+        descriptor = os.open(place, flags)
         try:
             status = os.fstat(descriptor)
             _check_regular(name, status)

@@ -56,6 +56,13 @@ def syntax_message(error: yaml.YAMLError, line_of: Callable[[int], str]) -> Expl
         return *opened, "expected `key: value`", "write a colon and a space after the key"
     if "quoted scalar" in context and ("end of stream" in problem or "document separator" in problem):
         return *opened, "the quote that opens here is never closed", "close it"
+    if "node content" in problem:
+        return (
+            line,
+            column,
+            "expected a value here",
+            "text that starts with a bracket or a comma must be quoted",
+        )
     if "flow mapping" in context or "flow sequence" in context:
         bracket = "]" if "sequence" in context else "}"
         where = f"the {'[' if bracket == ']' else '{'} of line {opened[0] + 1}"

@@ -262,7 +262,7 @@ class _Reader:
             return _WORDS[value]
         if value[0] in _NUMBER_START:
             if _INTEGER.fullmatch(value):
-                if len(value) > MAX_DIGITS:
+                if len(value.lstrip("+-")) > MAX_DIGITS:
                     self._at(event, f"a number of more than {MAX_DIGITS} digits", "quote it if it is text")
                     return 0
                 return int(value)

@@ -141,11 +141,7 @@ def default_path() -> Path:
     """The file of this installation: in the package (a wheel), or beside it (a checkout)."""
     package = Path(__file__).resolve().parent.parent
     inside = package / "manifests" / "architectures.yaml"
-    return (
-        inside
-        if inside.is_file()
-        else package.parent / "manifests" / "architectures.yaml"
-    )
+    return inside if inside.is_file() else package.parent / "manifests" / "architectures.yaml"
 
 
 _loaded: dict[tuple[str, int, int], Architectures] = {}

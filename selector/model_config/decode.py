@@ -33,20 +33,14 @@ def decode_architectures(document: Document) -> Architectures:
     )
     words = _words(top.child("words"))
     result = Architectures(
-        components=tuple(
-            _component(node) for node in top.child("components").entries()
-        ),
+        components=tuple(_component(node) for node in top.child("components").entries()),
         inherited=frozenset(top.texts("inherited")),
         fields={name: _names(node) for name, node in top.child("fields").items()},
         words=words,
-        schedules=tuple(
-            _schedule(node, words) for node in top.child("schedules").entries()
-        ),
+        schedules=tuple(_schedule(node, words) for node in top.child("schedules").entries()),
         facts=tuple(_fact(node) for node in top.child("facts").entries()),
         dtypes={
-            spelling: name
-            for name, node in top.child("dtypes").items()
-            for spelling in node.own_texts()
+            spelling: name for name, node in top.child("dtypes").items() for spelling in node.own_texts()
         },
         kv_cache=_kv_cache(top.child("kv_cache")),
         models=_models(top.child("models"), words),
@@ -61,9 +55,7 @@ class _Node:
 
     __slots__ = ("document", "faults", "path", "value")
 
-    def __init__(
-        self, document: Document, path: tuple[str | int, ...], faults: list[Fault]
-    ) -> None:
+    def __init__(self, document: Document, path: tuple[str | int, ...], faults: list[Fault]) -> None:
         self.document = document
         self.path = path
         self.faults = faults
@@ -71,9 +63,7 @@ class _Node:
         for step in path:
             if isinstance(value, dict) and isinstance(step, str):
                 value = value.get(step)
-            elif (
-                isinstance(value, list) and isinstance(step, int) and step < len(value)
-            ):
+            elif isinstance(value, list) and isinstance(step, int) and step < len(value):
                 value = value[step]
             else:
                 value = None
@@ -91,9 +81,7 @@ class _Node:
             return
         for key in self.value:
             if key not in needed and key not in allowed:
-                self.child(key).fault(
-                    f"no such key: {key}", f"known: {', '.join(needed + allowed)}"
-                )
+                self.child(key).fault(f"no such key: {key}", f"known: {', '.join(needed + allowed)}")
         for key in needed:
             if self.value.get(key) is None:
                 self.fault(f"{key} is missing")
@@ -143,11 +131,7 @@ class _Node:
         node = self.child(key)
         if node.value is None:
             return default
-        if (
-            isinstance(node.value, bool)
-            or not isinstance(node.value, int)
-            or node.value < 0
-        ):
+        if isinstance(node.value, bool) or not isinstance(node.value, int) or node.value < 0:
             node.fault("is expected to be a whole number")
             return default
         return node.value
@@ -178,48 +162,30 @@ def _condition(node: _Node) -> Condition:
 
 def _fact(node: _Node) -> Fact:
     node.keys(("set",), ("when", "layers"))
-    return Fact(
-        _condition(node.child("when")), node.texts("layers"), node.mapping("set")
-    )
+    return Fact(_condition(node.child("when")), node.texts("layers"), node.mapping("set"))
 
 
 def _schedule(node: _Node, words: Mapping[str, Word]) -> Schedule:
-    operators = [
-        name
-        for name in SCHEDULES
-        if isinstance(node.value, dict) and name in node.value
-    ]
+    operators = [name for name in SCHEDULES if isinstance(node.value, dict) and name in node.value]
     if len(operators) != 1:
         node.fault("needs exactly one of " + ", ".join(SCHEDULES))
         return Schedule("all", "", {}, ())
     operator = operators[0]
     node.keys((operator,), ("when", *SCHEDULES[operator]))
-    named = [node.child(key) for key in ("then", "else")] + [
-        child for _, child in node.child("map").items()
-    ]
+    named = [node.child(key) for key in ("then", "else")] + [child for _, child in node.child("map").items()]
     if operator == "all":
         named.append(node.child("all"))
     for child in named:
-        if (
-            child.value is not None
-            and child.is_text()
-            and str(child.value) not in words
-        ):
-            child.fault(
-                f"no such kind of layer: {child.value}", f"known: {', '.join(words)}"
-            )
+        if child.value is not None and child.is_text() and str(child.value) not in words:
+            child.fault(f"no such kind of layer: {child.value}", f"known: {', '.join(words)}")
     options = {key: node.child(key).value for key in SCHEDULES[operator]}
-    return Schedule(
-        operator, node.child(operator).value, options, _condition(node.child("when"))
-    )
+    return Schedule(operator, node.child(operator).value, options, _condition(node.child("when")))
 
 
 def _words(node: _Node) -> Mapping[str, Word]:
     words: dict[str, Word] = {}
     for name, child in node.items():
-        child.keys(
-            ("kind",), ("also", "fields", "without_window", "attention", "set", "note")
-        )
+        child.keys(("kind",), ("also", "fields", "without_window", "attention", "set", "note"))
         word = Word(
             name=name,
             kind=child.text("kind") or name,
@@ -231,9 +197,7 @@ def _words(node: _Node) -> Mapping[str, Word]:
         )
         for spelling in (name, *child.texts("also")):
             if spelling in words:
-                child.fault(
-                    f"{spelling} is a spelling of {words[spelling].name} already"
-                )
+                child.fault(f"{spelling} is a spelling of {words[spelling].name} already")
             words[spelling] = word
     for word in tuple(words.values()):
         if word.without_window is not None and word.without_window not in words:
@@ -277,9 +241,7 @@ def _kv_cache(node: _Node) -> KVCache:
         )
     return KVCache(
         schemes=tuple(schemes),
-        algorithms={
-            name: str(value) for name, value in node.mapping("algorithms").items()
-        },
+        algorithms={name: str(value) for name, value in node.mapping("algorithms").items()},
         per_head=node.texts("per_head"),
         per_tensor=node.texts("per_tensor"),
         attention_targets=node.texts("attention_targets"),
@@ -296,22 +258,15 @@ def _models(node: _Node, words: Mapping[str, Word]) -> Mapping[str, Model]:
         renamed = child.mapping("words")
         for spelling, value in renamed.items():
             if str(value) not in words:
-                child.child("words").child(spelling).fault(
-                    f"no such kind of layer: {value}"
-                )
+                child.child("words").child(spelling).fault(f"no such kind of layer: {value}")
         for spelling in (name, *child.texts("also")):
             if spelling in models:
-                child.fault(
-                    f"{spelling} is described already, with {models[spelling].name}"
-                )
+                child.fault(f"{spelling} is described already, with {models[spelling].name}")
             models[spelling] = Model(
                 name=spelling,
                 defaults=child.mapping("defaults"),
                 words={key: str(value) for key, value in renamed.items()},
-                schedules=tuple(
-                    _schedule(entry, words)
-                    for entry in child.child("schedules").entries()
-                ),
+                schedules=tuple(_schedule(entry, words) for entry in child.child("schedules").entries()),
                 facts=tuple(_fact(entry) for entry in child.child("facts").entries()),
                 fields=_names(child.child("fields")),
                 latent=child.flag("latent", True),

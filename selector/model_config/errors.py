@@ -15,9 +15,7 @@ class ConfigError(SelectorError):
     file), `hint` what to do about it.
     """
 
-    def __init__(
-        self, file: str, field: str, message: str, hint: str | None = None
-    ) -> None:
+    def __init__(self, file: str, field: str, message: str, hint: str | None = None) -> None:
         self.file = file
         self.field = field
         self.message = message

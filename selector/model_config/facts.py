@@ -54,16 +54,12 @@ def holds(condition: Condition, section: Section) -> bool:
     """Whether every check of a condition holds; a field that is not there has the value null."""
     for check in condition:
         found = section.find((check.field,))
-        if not _OPERATORS[check.operator](
-            None if found is None else found.value, check.operand
-        ):
+        if not _OPERATORS[check.operator](None if found is None else found.value, check.operand):
             return False
     return True
 
 
-def conclusions(
-    facts: Iterable[Fact], section: Section, word: str, because: str | None
-) -> dict[str, Value]:
+def conclusions(facts: Iterable[Fact], section: Section, word: str, because: str | None) -> dict[str, Value]:
     """The axes that `facts` set for a layer of kind `word`.
 
     `because` names the architecture whose facts these are; facts of no architecture come from the field they read.
@@ -72,11 +68,7 @@ def conclusions(
     for fact in facts:
         if fact.layers and word not in fact.layers or not holds(fact.when, section):
             continue
-        origins = [
-            found.origin
-            for check in fact.when
-            if (found := section.find((check.field,)))
-        ]
+        origins = [found.origin for check in fact.when if (found := section.find((check.field,)))]
         if because is not None:
             origins.insert(0, because)
         for axis, value in fact.axes.items():

@@ -9,22 +9,13 @@ from selector.model_config.facts import Value
 from selector.model_config.section import MAX_SIZE, MAX_WIDTH, Found, Names, Section
 
 
-class Fields(NamedTuple):
-    """The names of quantities for one kind of layer: a component's table, with the kind's own names in front."""
-
-    table: Mapping[str, Names]
-
-    def __getitem__(self, quantity: str) -> Names:
-        return self.table.get(quantity, ())
-
-
-def join_fields(*tables: Mapping[str, Names]) -> Fields:
-    """Tables as one; the names of earlier tables come first."""
+def join_fields(*tables: Mapping[str, Names]) -> Mapping[str, Names]:
+    """Tables of names as one; the names of earlier tables come first."""
     joined: dict[str, Names] = {}
     for table in tables:
         for quantity, names in table.items():
             joined[quantity] = (*joined.get(quantity, ()), *names)
-    return Fields(joined)
+    return joined
 
 
 class Split(NamedTuple):
@@ -36,7 +27,7 @@ class Split(NamedTuple):
 
 def read_heads(
     section: Section,
-    fields: Fields,
+    fields: Mapping[str, Names],
     layer: int,
     layers: int,
     group: int | None,
@@ -54,10 +45,8 @@ def read_heads(
     """
     heads = _count(section, fields, "num_heads", layer, layers, facts)
     if heads is None:
-        raise section.missing(
-            fields["num_heads"], "the number of query heads cannot be known"
-        )
-    rank = section.integer(fields["kv_lora_rank"])
+        raise section.missing(fields.get("num_heads", ()), "the number of query heads cannot be known")
+    rank = section.integer(fields.get("kv_lora_rank", ()))
     if rank is not None:
         return _latent_heads(section, fields, heads, rank, latent, split)
     kv_heads = _count(section, fields, "num_kv_heads", layer, layers, facts)
@@ -73,16 +62,14 @@ def read_heads(
             f"{heads.origin} / {group} heads in a group",
         )
     if kv_heads is None:
-        kv_heads = _Count(
-            heads.number, heads.field, f"{heads.origin} (no number of key/value heads)"
-        )
+        kv_heads = _Count(heads.number, heads.field, f"{heads.origin} (no number of key/value heads)")
     if heads.number % kv_heads.number:
         raise section.fail(
             heads.field,
             f"{heads.number} is not a multiple of {kv_heads.number} key/value heads ({kv_heads.field})",
         )
     axes = {"head_size": _head_size(section, fields, heads, layer, layers)}
-    value_size = section.each(fields["head_size_v"], layer, layers)
+    value_size = section.each(fields.get("head_size_v", ()), layer, layers)
     if value_size is not None and value_size[0] != axes["head_size"].value:
         axes["head_size_v"] = Value(value_size[0], value_size[1].origin)
     counts, notes = _split(section, heads, kv_heads, split)
@@ -97,7 +84,7 @@ class _Count(NamedTuple):
 
 def _count(
     section: Section,
-    fields: Fields,
+    fields: Mapping[str, Names],
     quantity: str,
     layer: int,
     layers: int,
@@ -108,29 +95,29 @@ def _count(
     if fact is not None:
         number = section.whole(fact.value, quantity, 1, MAX_SIZE)
         return _Count(number, quantity, fact.origin)
-    found = section.each(fields[quantity], layer, layers)
+    found = section.each(fields.get(quantity, ()), layer, layers)
     return None if found is None else _Count(found[0], found[1].field, found[1].origin)
 
 
 def _head_size(
-    section: Section, fields: Fields, heads: _Count, layer: int, layers: int
+    section: Section, fields: Mapping[str, Names], heads: _Count, layer: int, layers: int
 ) -> Value:
     """`head_dim`, or the hidden size over the number of heads; some configurations write 0 for "derived"."""
-    found = section.find(fields["head_size"])
+    found = section.find(fields.get("head_size", ()))
     if found is not None and (isinstance(found.value, bool) or found.value != 0):
-        size = section.each(fields["head_size"], layer, layers)
+        size = section.each(fields.get("head_size", ()), layer, layers)
         assert size is not None
         return Value(size[0], size[1].origin)
-    hidden = section.integer(fields["hidden_size"], 1, MAX_WIDTH)
+    hidden = section.integer(fields.get("hidden_size", ()), 1, MAX_WIDTH)
     if hidden is None:
         raise section.missing(
-            fields["head_size"],
-            f"and there is no {fields['hidden_size'][0]} to derive it from",
+            fields.get("head_size", ()),
+            "and there is no hidden_size to derive it from",
         )
     width, source = hidden
     if width % heads.number:
         raise section.missing(
-            fields["head_size"],
+            fields.get("head_size", ()),
             f"and {source.field} {width} is not a multiple of {heads.field} {heads.number}, so it cannot be derived",
         )
     size_from = width // heads.number
@@ -144,7 +131,7 @@ def _head_size(
 
 def _latent_heads(
     section: Section,
-    fields: Fields,
+    fields: Mapping[str, Names],
     heads: _Count,
     rank: tuple[int, Found],
     latent: bool,
@@ -153,15 +140,11 @@ def _latent_heads(
     """Latent attention. The kernel sees one key/value head, as wide as the latent vector and its rotary part."""
     parts: dict[str, tuple[int, Found]] = {"kv_lora_rank": rank}
     for quantity in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"):
-        part = section.integer(fields[quantity], 0)
+        part = section.integer(fields.get(quantity, ()), 0)
         if part is None:
-            if (
-                quantity == "qk_rope_head_dim"
-                or not latent
-                and quantity == "qk_nope_head_dim"
-            ):
+            if quantity == "qk_rope_head_dim" or not latent and quantity == "qk_nope_head_dim":
                 raise section.missing(
-                    fields[quantity],
+                    fields.get(quantity, ()),
                     f"{rank[1].field} says that the attention is latent",
                 )
             continue
@@ -169,36 +152,23 @@ def _latent_heads(
     rope, rope_found = parts["qk_rope_head_dim"]
     if not latent:
         nope, nope_found = parts["qk_nope_head_dim"]
-        axes = {
-            "head_size": Value(nope + rope, f"{nope_found.origin} + {rope_found.field}")
-        }
+        axes = {"head_size": Value(nope + rope, f"{nope_found.origin} + {rope_found.field}")}
         if "v_head_dim" in parts and parts["v_head_dim"][0] != nope + rope:
-            axes["head_size_v"] = Value(
-                parts["v_head_dim"][0], parts["v_head_dim"][1].origin
-            )
+            axes["head_size_v"] = Value(parts["v_head_dim"][0], parts["v_head_dim"][1].origin)
         if nope + rope == 0:
             raise section.fail(nope_found.field, "and the rotary part are both 0")
         counts, notes = _split(section, heads, heads, split)
         return {**axes, **counts}, notes
     if rank[0] + rope > MAX_SIZE:
-        raise section.fail(
-            rank[1].field, f"{rank[0]} with a rotary part of {rope} is too wide"
-        )
-    counts, notes = _split(
-        section, heads, _Count(1, rank[1].field, "latent attention has one"), split
-    )
+        raise section.fail(rank[1].field, f"{rank[0]} with a rotary part of {rope} is too wide")
+    counts, notes = _split(section, heads, _Count(1, rank[1].field, "latent attention has one"), split)
     axes = {
         "head_size": Value(rank[0] + rope, f"{rank[1].origin} + {rope_found.field}"),
         "head_size_v": Value(rank[0], rank[1].origin),
         **counts,
         "mla": Value(True, rank[1].origin),
     }
-    axes.update(
-        {
-            quantity: Value(number, found.origin)
-            for quantity, (number, found) in parts.items()
-        }
-    )
+    axes.update({quantity: Value(number, found.origin) for quantity, (number, found) in parts.items()})
     return axes, notes
 
 
@@ -217,10 +187,7 @@ def _split(
     if heads.number % ways:
         wrong = heads, f"{heads.number} heads cannot be split over tp={ways} ranks"
     elif (
-        kv_heads.number > ways
-        and kv_heads.number % ways
-        or kv_heads.number < ways
-        and ways % kv_heads.number
+        kv_heads.number > ways and kv_heads.number % ways or kv_heads.number < ways and ways % kv_heads.number
     ):
         wrong = (
             kv_heads,
@@ -236,7 +203,6 @@ def _split(
         "num_heads": Value(heads.number // ways, heads.origin + by),
         "num_kv_heads": Value(
             shared,
-            kv_heads.origin
-            + (by if kv_heads.number >= ways else f", repeated for tp={ways}"),
+            kv_heads.origin + (by if kv_heads.number >= ways else f", repeated for tp={ways}"),
         ),
     }, ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from selector.model_config.architectures import Architectures, Model, Schedule, Word
+from selector.model_config.architectures import Architectures, Component, Model, Schedule, Word
 from selector.model_config.errors import shown
 from selector.model_config.facts import holds
 from selector.model_config.section import (
@@ -20,7 +20,7 @@ from selector.model_config.source import Json
 
 
 class Plan(NamedTuple):
-    """The word of each layer, where that comes from, and layers' own numbers of query heads a key/value head."""
+    """The word of each layer, where that comes from, and layers' own numbers of query heads per key/value head."""
 
     words: Sequence[Word]
     origin: str
@@ -34,6 +34,15 @@ class Window(NamedTuple):
     found: Found | None
 
 
+NO_WINDOW = Window(None, None)
+
+
+def plain_plan(component: Component, layers: int) -> Plan:
+    """The layers of a part that has one kind of them."""
+    kind = component.kind or component.name
+    return Plan([Word(kind, kind, None, None, True, {}, None)] * layers, "one kind", {})
+
+
 def read_window(section: Section, names: Mapping[str, Names]) -> Window:
     """The sliding window. Null, 0 or less, or a switch that is off mean none."""
     found = section.find(names.get("window", ()))
@@ -41,32 +50,22 @@ def read_window(section: Section, names: Mapping[str, Names]) -> Window:
         return Window(None, None)
     switch = section.find(names.get("use_window", ()))
     if switch is not None and not isinstance(switch.value, bool):
-        raise section.fail(
-            switch.field, f"is {shown(switch.value)}, expected true or false"
-        )
+        raise section.fail(switch.field, f"is {shown(switch.value)}, expected true or false")
     if switch is not None and switch.value is False:
         return Window(None, switch)
     if found.value is False:
         return Window(None, found)
     value = found.value
-    if isinstance(
-        value, list
-    ):  # one for each layer: the widest; which layers have one says the schedule
+    if isinstance(value, list):  # one for each layer: the widest; which layers have one says the schedule
         value = max(
-            (
-                section.whole(w, found.field, 0, MAX_WIDTH)
-                for w in value
-                if w is not None
-            ),
+            (section.whole(w, found.field, 0, MAX_WIDTH) for w in value if w is not None),
             default=0,
         )
     width = section.whole(value, found.field, -1, MAX_WIDTH)
     return Window(width if width > 0 else None, found)
 
 
-def read_layers(
-    section: Section, layers: int, data: Architectures, model: Model, window: Window
-) -> Plan:
+def read_layers(section: Section, layers: int, data: Architectures, model: Model, window: Window) -> Plan:
     """The kind of each of `layers` layers, by the first schedule whose field the section has.
 
     Lists that name every layer come first, then what the architecture does, then the general schedules. Where the
@@ -77,18 +76,13 @@ def read_layers(
     for schedule in (*explicit, *model.schedules, *general):
         if not holds(schedule.when, section):
             continue
-        outcome = _OPERATORS[schedule.operator](
-            _Context(section, layers, data, model), schedule
-        )
+        outcome = _OPERATORS[schedule.operator](_Context(section, layers, data, model), schedule)
         if outcome is None:
             continue
         words, origin, groups = outcome
         named = schedule.operator in ("words", "codes")
         if window.width is None and not named:
-            words = [
-                data.words[word.without_window] if word.without_window else word
-                for word in words
-            ]
+            words = [data.words[word.without_window] if word.without_window else word for word in words]
         return Plan(words, origin, groups)
     raise section.fail("", "has no field that says which kind its layers are")
 
@@ -114,16 +108,12 @@ class _Context(NamedTuple):
     def entries(self, found: Found, repeat: bool = False) -> list[Json]:
         """A list with one entry for each layer; longer ones go on with layers of another part (drafting heads)."""
         if not isinstance(found.value, list):
-            raise self.section.fail(
-                found.field, f"is {shown(found.value)}, expected a list"
-            )
+            raise self.section.fail(found.field, f"is {shown(found.value)}, expected a list")
         entries = found.value
         if repeat and 0 < len(entries) < self.layers:
             entries = entries * (self.layers // len(entries) + 1)
         if len(entries) < self.layers:
-            raise self.section.fail(
-                found.field, f"has {len(entries)} entries for {self.layers} layers"
-            )
+            raise self.section.fail(found.field, f"has {len(entries)} entries for {self.layers} layers")
         return entries[: self.layers]
 
     def field(self, schedule: Schedule) -> Found | None:
@@ -132,9 +122,7 @@ class _Context(NamedTuple):
         return None if found is None or found.value in ([], "") else found
 
     def pair(self, schedule: Schedule) -> tuple[Word, Word]:
-        return self.data.words[str(schedule.options["then"])], self.data.words[
-            str(schedule.options["else"])
-        ]
+        return self.data.words[str(schedule.options["then"])], self.data.words[str(schedule.options["else"])]
 
 
 Outcome = tuple[Sequence[Word], str, Mapping[int, int]]
@@ -159,16 +147,12 @@ def _letters(context: _Context, schedule: Schedule) -> Outcome | None:
     if found is None or isinstance(found.value, int) and schedule.options["repeat"]:
         return None
     if not isinstance(found.value, str):
-        raise context.section.fail(
-            found.field, f"is {shown(found.value)}, expected text"
-        )
+        raise context.section.fail(found.field, f"is {shown(found.value)}, expected text")
     letters = found.value
     if schedule.options["repeat"]:
         letters = letters[:MAX_LAYERS] * (context.layers // len(letters) + 1)
     if len(letters) < context.layers:
-        raise context.section.fail(
-            found.field, f"has {len(letters)} letters for {context.layers} layers"
-        )
+        raise context.section.fail(found.field, f"has {len(letters)} letters for {context.layers} layers")
     return (
         _mapped(context, schedule, found, list(letters[: context.layers])),
         found.origin,
@@ -184,15 +168,11 @@ def _codes(context: _Context, schedule: Schedule) -> Outcome | None:
     codes: list[Json] = []
     for i, entry in enumerate(context.entries(found)):
         whole = int(entry) if isinstance(entry, bool) else entry
-        codes.append(
-            str(context.section.whole(whole, f"{found.field}[{i}]", 0, MAX_SIZE))
-        )
+        codes.append(str(context.section.whole(whole, f"{found.field}[{i}]", 0, MAX_SIZE)))
     return _mapped(context, schedule, found, codes), found.origin, {}
 
 
-def _mapped(
-    context: _Context, schedule: Schedule, found: Found, codes: list[Json]
-) -> list[Word]:
+def _mapped(context: _Context, schedule: Schedule, found: Found, codes: list[Json]) -> list[Word]:
     table = schedule.options["map"]
     assert isinstance(table, dict)
     words = []
@@ -213,9 +193,7 @@ def _numbers(context: _Context, schedule: Schedule) -> Outcome | None:
     if found is None:
         return None
     if not isinstance(found.value, list):
-        raise context.section.fail(
-            found.field, f"is {shown(found.value)}, expected a list"
-        )
+        raise context.section.fail(found.field, f"is {shown(found.value)}, expected a list")
     first = schedule.options["first"] or 0
     assert isinstance(first, int)
     then, other = context.pair(schedule)
@@ -289,13 +267,8 @@ def _blocks(context: _Context, schedule: Schedule) -> Outcome | None:
         field = f"{found.field}[{i}]"
         if not isinstance(entry, dict):
             raise context.section.fail(field, f"is {shown(entry)}, expected a mapping")
-        block = Section(
-            context.section.file, field, entry, context.section.model_type, {}
-        )
-        empty = any(
-            (off := block.find((str(name),))) is not None and off.value is True
-            for name in absent
-        )
+        block = Section(context.section.file, field, entry, context.section.model_type, {})
+        empty = any((off := block.find((str(name),))) is not None and off.value is True for name in absent)
         words.append(other if empty else then)
         group = None if empty else block.integer((str(schedule.options["group"]),))
         if group is not None:
@@ -305,11 +278,7 @@ def _blocks(context: _Context, schedule: Schedule) -> Outcome | None:
 
 def _all(context: _Context, schedule: Schedule) -> Outcome | None:
     """All layers are of one kind."""
-    origin = (
-        f"architecture {context.model.name}"
-        if schedule in context.model.schedules
-        else "the default"
-    )
+    origin = f"architecture {context.model.name}" if schedule in context.model.schedules else "the default"
     return [context.data.words[str(schedule.operand)]] * context.layers, origin, {}
 
 

@@ -31,9 +31,7 @@ def read_cache_format(source: Source, data: KVCache) -> CacheFormat | None:
         ConfigError: it asks for a format that has no name here.
     """
     for file, path, config in _configs(source):
-        reader = _Reader(
-            source.name if file == "config.json" else file, file, path, data
-        )
+        reader = _Reader(source.name if file == "config.json" else file, file, path, data)
         found = reader.read(config)
         if found is not None:
             return found
@@ -81,9 +79,7 @@ class _Reader:
         if isinstance(inner, dict):  # ModelOpt's older form nests once more
             parts.insert(0, (self._join(self.path, "quantization"), inner))
         for path, part in parts:
-            found = self._scheme(
-                part.get("kv_cache_scheme"), self._join(path, "kv_cache_scheme")
-            )
+            found = self._scheme(part.get("kv_cache_scheme"), self._join(path, "kv_cache_scheme"))
             found = found or self._algorithm(
                 part.get("kv_cache_quant_algo"), self._join(path, "kv_cache_quant_algo")
             )
@@ -109,14 +105,8 @@ class _Reader:
             scheme.get("type"),
             scheme.get("strategy"),
         )
-        if (
-            isinstance(bits, bool)
-            or not isinstance(bits, int)
-            or not 0 < bits <= MAX_SIZE
-        ):
-            raise self._fail(
-                f"{field}.num_bits", f"is {shown(bits)}, expected a whole number", _HINT
-            )
+        if isinstance(bits, bool) or not isinstance(bits, int) or not 0 < bits <= MAX_SIZE:
+            raise self._fail(f"{field}.num_bits", f"is {shown(bits)}, expected a whole number", _HINT)
         for known in self.data.schemes:
             if known.bits == bits and known.type == kind:
                 break
@@ -137,17 +127,13 @@ class _Reader:
                 _HINT,
             )
         place = f"{self.place}: {field}"
-        return CacheFormat(
-            known.dtype, strategy in self.data.per_head, place, f"{place}.strategy"
-        )
+        return CacheFormat(known.dtype, strategy in self.data.per_head, place, f"{place}.strategy")
 
     def _algorithm(self, name: Json, field: str) -> CacheFormat | None:
         """ModelOpt's form: the name of a format."""
         if name is None or isinstance(name, str) and name.lower() in ("", "none"):
             return None
-        dtype = (
-            self.data.algorithms.get(name.lower()) if isinstance(name, str) else None
-        )
+        dtype = self.data.algorithms.get(name.lower()) if isinstance(name, str) else None
         if dtype is None:
             raise self._fail(field, f"is {shown(name)}, which has no name here", _HINT)
         return CacheFormat(dtype, False, f"{self.place}: {field}", "")
@@ -166,9 +152,7 @@ class _Reader:
             if group.get("weights") is not None or not isinstance(targets, list):
                 continue  # attention modules have no weights of their own
             if any(self._is_attention(target) for target in targets):
-                found = self._scheme(
-                    group.get("input_activations"), f"{field}.{name}.input_activations"
-                )
+                found = self._scheme(group.get("input_activations"), f"{field}.{name}.input_activations")
                 if found is not None:
                     return found
         return None
@@ -182,11 +166,7 @@ class _Reader:
     def _layers(self, config: Mapping[str, Json]) -> CacheFormat | None:
         """Quark's form: a list of the projections that make the cache, and the format of their outputs."""
         export, table = config.get("export"), config.get("kv_cache_quant_config")
-        if (
-            not isinstance(export, dict)
-            or not export.get("kv_cache_group")
-            or not isinstance(table, dict)
-        ):
+        if not isinstance(export, dict) or not export.get("kv_cache_group") or not isinstance(table, dict):
             return None
         for name, entry in table.items():
             tensors = entry.get("output_tensors") if isinstance(entry, dict) else None

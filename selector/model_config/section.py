@@ -69,9 +69,7 @@ class Section:
         for name in names:
             present, value = _look(self.data, name)
             if present and value is not None:
-                return Found(
-                    value, self.where(name), f"config.json: {self.where(name)}"
-                )
+                return Found(value, self.where(name), f"config.json: {self.where(name)}")
             null = null or present
         if null:
             return None
@@ -82,9 +80,7 @@ class Section:
         for name in names:
             value = self.defaults.get(name)
             if value is not None:
-                return Found(
-                    value, self.where(name), f"default of {self.model_type}: {name}"
-                )
+                return Found(value, self.where(name), f"default of {self.model_type}: {name}")
         return None
 
     def fail(self, field: str, message: str, hint: str | None = None) -> ConfigError:
@@ -93,20 +89,16 @@ class Section:
 
     def missing(self, names: Names, hint: str | None = None) -> ConfigError:
         """The error that none of `names` is there."""
+        if not names:
+            return ConfigError(self.file, self.path, "describes a part for which no field names are known")
         others = ", ".join(names[1:])
         also = f"; nor is there {others}" if others else ""
         return ConfigError(self.file, self.where(names[0]), f"is missing{also}", hint)
 
-    def integer(
-        self, names: Names, low: int = 1, high: int = MAX_SIZE
-    ) -> tuple[int, Found] | None:
+    def integer(self, names: Names, low: int = 1, high: int = MAX_SIZE) -> tuple[int, Found] | None:
         """A whole number from `low` to `high`, or None where no name has a value."""
         found = self.find(names)
-        return (
-            None
-            if found is None
-            else (self.whole(found.value, found.field, low, high), found)
-        )
+        return None if found is None else (self.whole(found.value, found.field, low, high), found)
 
     def whole(self, value: Json, field: str, low: int, high: int) -> int:
         """`value` of `field` when it is a whole number from `low` to `high`."""

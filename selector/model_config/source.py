@@ -60,11 +60,7 @@ def _read(path: str) -> dict[str, Json]:
                 raise ConfigError(name, "", "is not a regular file")
             raw = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        reason = (
-            error.strerror
-            if isinstance(error, OSError) and error.strerror
-            else "is not a usable path"
-        )
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "is not a usable path"
         raise ConfigError(name, "", f"cannot be read: {reason}") from None
     if len(raw) > MAX_BYTES:
         raise ConfigError(
@@ -76,21 +72,13 @@ def _read(path: str) -> dict[str, Json]:
     try:
         data: Json = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_pairs)
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            name, "", f"is not UTF-8 text: byte {error.start} cannot be decoded"
-        ) from None
+        raise ConfigError(name, "", f"is not UTF-8 text: byte {error.start} cannot be decoded") from None
     except json.JSONDecodeError as error:
-        raise ConfigError(
-            f"{name}:{error.lineno}:{error.colno}", "", f"is not JSON: {error.msg}"
-        ) from None
+        raise ConfigError(f"{name}:{error.lineno}:{error.colno}", "", f"is not JSON: {error.msg}") from None
     except RecursionError:
-        raise ConfigError(
-            name, "", f"is nested deeper than {MAX_DEPTH} levels"
-        ) from None
+        raise ConfigError(name, "", f"is nested deeper than {MAX_DEPTH} levels") from None
     except _TwiceError as error:
-        raise ConfigError(
-            name, error.key, "stands twice in one mapping, with different values"
-        ) from None
+        raise ConfigError(name, error.key, "stands twice in one mapping, with different values") from None
     except ValueError:  # Python's own limit on the digits of a number
         raise ConfigError(name, "", "holds a number of more than 4300 digits") from None
     return _checked(data, name)
@@ -108,9 +96,7 @@ def _pairs(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     result = dict(pairs)
     if len(result) != len(pairs):
         for key, value in pairs:
-            if repr(result[key]) != repr(
-                value
-            ):  # repr, as NaN differs from itself and 1 equals true
+            if repr(result[key]) != repr(value):  # repr, as NaN differs from itself and 1 equals true
                 raise _TwiceError(key)
     return result
 
@@ -118,22 +104,16 @@ def _pairs(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 def _checked(data: object, name: str) -> dict[str, Json]:
     """`data` when it is a JSON object of bounded depth; the walk needs no stack of its own calls."""
     if not isinstance(data, dict):
-        raise ConfigError(
-            name, "", f"holds {shown(data)}, a configuration is a JSON object"
-        )
+        raise ConfigError(name, "", f"holds {shown(data)}, a configuration is a JSON object")
     level: list[object] = [data]
     for _ in range(MAX_DEPTH):
         below: list[object] = []
         for node in level:
             if isinstance(node, dict):
-                below.extend(
-                    child for child in node.values() if isinstance(child, (dict, list))
-                )
+                below.extend(child for child in node.values() if isinstance(child, (dict, list)))
                 for key in node:
                     if not isinstance(key, str):
-                        raise ConfigError(
-                            name, "", f"has a key that is not text: {shown(key)}"
-                        )
+                        raise ConfigError(name, "", f"has a key that is not text: {shown(key)}")
             elif isinstance(node, list):
                 below.extend(child for child in node if isinstance(child, (dict, list)))
         if not below:
