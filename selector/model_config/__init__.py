@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from selector.model_config.architectures import Architectures, load_architectures
 from selector.model_config.errors import ConfigError
-from selector.model_config.reader import LayerKind, ModelConfig, read_config
+from selector.model_config.reader import read_config
+from selector.model_config.results import LayerKind, ModelConfig
 
 __all__ = [
     "Architectures",

@@ -1,7 +1,7 @@
 """`architectures.yaml`: the names of fields, the kinds of layer, and what an architecture does.
 
-Everything that is particular to a model family stands in that file. This module knows the shape of the file, not what
-is in it; a file that has another shape is refused with the place of every mistake.
+Everything that is particular to a model family stands in that file. This module knows the shape of the
+file, not what is in it; a file that has another shape is refused with the place of every mistake.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Fact(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """A rule for which layer is of which word: operator, its operand (a field, mostly), and the other keys."""
+    """Which layer is of which word: an operator, its operand (a field, mostly), the other keys."""
 
     operator: str
     operand: Json
@@ -60,8 +60,8 @@ class Schedule(NamedTuple):
 class Word(NamedTuple):
     """A kind of layer.
 
-    `fields` names the field table tried first, `without_window` the kind of such a layer of a model whose sliding
-    window is off; `attention` is false for layers that are counted and have none.
+    `fields` names the field table tried first, `without_window` the kind of such a layer of a model whose
+    sliding window is off; `attention` is false for layers that are counted and have none.
     """
 
     name: str

@@ -11,8 +11,8 @@ SHOWN = 60
 class ConfigError(SelectorError):
     """A model configuration that cannot be read, or that does not determine an answer.
 
-    `file` is the configuration as it was given, `field` the field that is wrong or missing (empty for the whole
-    file), `hint` what to do about it.
+    `file` is the configuration as it was given, `field` the field that is wrong or missing (empty for the
+    whole file), `hint` what to do about it.
     """
 
     def __init__(self, file: str, field: str, message: str, hint: str | None = None) -> None:

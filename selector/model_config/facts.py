@@ -62,7 +62,8 @@ def holds(condition: Condition, section: Section) -> bool:
 def conclusions(facts: Iterable[Fact], section: Section, word: str, because: str | None) -> dict[str, Value]:
     """The axes that `facts` set for a layer of kind `word`.
 
-    `because` names the architecture whose facts these are; facts of no architecture come from the field they read.
+    `because` names the architecture whose facts these are; facts of no architecture come from the field
+    they read.
     """
     axes: dict[str, Value] = {}
     for fact in facts:

@@ -19,7 +19,7 @@ def join_fields(*tables: Mapping[str, Names]) -> Mapping[str, Names]:
 
 
 class Split(NamedTuple):
-    """Tensor parallelism over `ways` ranks; an optional part of a model is left whole where it cannot be split."""
+    """Tensor parallelism over `ways` ranks; an optional part is left whole where it cannot be split."""
 
     ways: int
     optional: bool
@@ -37,8 +37,9 @@ def read_heads(
 ) -> tuple[dict[str, Value], tuple[str, ...]]:
     """The axes that describe the heads of layer `layer` of `layers` on one rank, and notes.
 
-    `group` is the layer's own number of query heads a key/value head, `facts` what the architecture says already
-    (before the split), `latent` whether a latent rank means that the kernel sees the latent vectors.
+    `group` is the layer's own number of query heads a key/value head, `facts` what the architecture says
+    already (before the split), `latent` whether a latent rank means that the kernel sees the latent
+    vectors.
 
     Raises:
         ConfigError: a field is missing or impossible, or the heads cannot be split.
@@ -118,7 +119,7 @@ def _head_size(
     if width % heads.number:
         raise section.missing(
             fields.get("head_size", ()),
-            f"and {source.field} {width} is not a multiple of {heads.field} {heads.number}, so it cannot be derived",
+            f"and {source.field} {width} is not a multiple of {heads.field} {heads.number}, to derive it from",
         )
     size_from = width // heads.number
     if size_from > MAX_SIZE:
@@ -137,7 +138,7 @@ def _latent_heads(
     latent: bool,
     split: Split,
 ) -> tuple[dict[str, Value], tuple[str, ...]]:
-    """Latent attention. The kernel sees one key/value head, as wide as the latent vector and its rotary part."""
+    """Latent attention: the kernel sees one key/value head, the latent vector with its rotary part."""
     parts: dict[str, tuple[int, Found]] = {"kv_lora_rank": rank}
     for quantity in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"):
         part = section.integer(fields.get(quantity, ()), 0)

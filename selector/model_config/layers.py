@@ -20,7 +20,7 @@ from selector.model_config.source import Json
 
 
 class Plan(NamedTuple):
-    """The word of each layer, where that comes from, and layers' own numbers of query heads per key/value head."""
+    """The word of each layer, where that comes from, and layers' own query heads per key/value head."""
 
     words: Sequence[Word]
     origin: str
@@ -68,8 +68,8 @@ def read_window(section: Section, names: Mapping[str, Names]) -> Window:
 def read_layers(section: Section, layers: int, data: Architectures, model: Model, window: Window) -> Plan:
     """The kind of each of `layers` layers, by the first schedule whose field the section has.
 
-    Lists that name every layer come first, then what the architecture does, then the general schedules. Where the
-    sliding window is off, layers that would slide by a general schedule are full.
+    Lists that name every layer come first, then what the architecture does, then the general schedules.
+    Where the sliding window is off, layers that would slide by a general schedule are full.
     """
     explicit = [schedule for schedule in data.schedules if schedule.operator == "words"]
     general = [schedule for schedule in data.schedules if schedule.operator != "words"]
@@ -106,7 +106,7 @@ class _Context(NamedTuple):
         return word
 
     def entries(self, found: Found, repeat: bool = False) -> list[Json]:
-        """A list with one entry for each layer; longer ones go on with layers of another part (drafting heads)."""
+        """A list with one entry for each layer; longer ones go on with the layers of drafting heads."""
         if not isinstance(found.value, list):
             raise self.section.fail(found.field, f"is {shown(found.value)}, expected a list")
         entries = found.value
@@ -255,7 +255,7 @@ def _from(context: _Context, schedule: Schedule) -> Outcome | None:
 
 
 def _blocks(context: _Context, schedule: Schedule) -> Outcome | None:
-    """A list of mappings that describe each layer; some have no attention, some their own grouping of heads."""
+    """A list of mappings, one for each layer; some have no attention, some their own groups of heads."""
     found = context.field(schedule)
     if found is None:
         return None

@@ -139,7 +139,7 @@ class _Reader:
         return CacheFormat(dtype, False, f"{self.place}: {field}", "")
 
     def _groups(self, groups: Json) -> CacheFormat | None:
-        """A group of modules whose targets are attention modules: its inputs are the queries, keys and values."""
+        """A group whose targets are attention modules: its inputs are queries, keys and values."""
         field = self._join(self.path, "config_groups")
         if groups is None:
             return None
@@ -158,7 +158,7 @@ class _Reader:
         return None
 
     def _is_attention(self, target: Json) -> bool:
-        """A class ("LlamaAttention"), a module's path, or "re:" and a pattern that ends with the module's name."""
+        """A class ("LlamaAttention"), a module's path, or "re:" and a pattern that ends with its name."""
         if not isinstance(target, str):
             return False
         return target.rstrip("$*.)").endswith(self.data.attention_targets)

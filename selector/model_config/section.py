@@ -27,7 +27,8 @@ class Found(NamedTuple):
 class Section:
     """A (nested) configuration: `data` at `path`, the architecture's `defaults` for what it leaves out.
 
-    A field that is there and null has been switched off by whoever wrote the file: the default does not replace it.
+    A field that is there and null has been switched off by whoever wrote the file: the default does not
+    replace it.
     """
 
     __slots__ = (

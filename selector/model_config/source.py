@@ -1,7 +1,8 @@
 """A model configuration as plain data, from a file nobody vouches for.
 
-JSON as Python's reader accepts it: published configurations do hold `Infinity` and `NaN`. Size and depth are bounded,
-and a key that stands twice with different values is refused, as nobody can say which one a model was made with.
+JSON as Python's reader accepts it: published configurations do hold `Infinity` and `NaN`. Size and depth
+are bounded, and a key that stands twice with different values is refused, as nobody can say which one a
+model was made with.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from selector.model_config.errors import ConfigError, shown
 MAX_BYTES = 8 << 20
 #: Levels of nested mappings and lists.
 MAX_DEPTH = 64
-#: The name of a configuration in a model's directory, and of the file that older ModelOpt checkpoints put beside it.
+#: The configuration in a model's directory, and the file that older ModelOpt checkpoints put beside it.
 CONFIG_NAME = "config.json"
 QUANTIZATION_NAME = "hf_quant_config.json"
 
@@ -27,7 +28,7 @@ Json: TypeAlias = "str | int | float | bool | None | list[Json] | dict[str, Json
 
 
 class Source(NamedTuple):
-    """`data` of a configuration, `name` as messages call it, `quantization` of the file beside it (or None)."""
+    """`data` of a configuration, its `name` in messages, and the `quantization` in the file beside it."""
 
     data: dict[str, Json]
     name: str
