@@ -72,12 +72,16 @@ def read_axes(vocabulary: Mapping[str, object]) -> dict[str, Axis]:
 
 def limit(axis: Axis) -> Schema:
     """What `supports`, `requires` and identity keys say of `axis`."""
-    return _described(axis, _CONSTRAINTS[axis.type](axis, False), _LIMIT_WORDS[axis.type])
+    return _with_examples(
+        axis, _described(axis, _CONSTRAINTS[axis.type](axis, False), _LIMIT_WORDS[axis.type])
+    )
 
 
 def condition(axis: Axis) -> Schema:
     """What a condition says of `axis`."""
-    return _described(axis, _CONSTRAINTS[axis.type](axis, True), _CONDITION_WORDS[axis.type])
+    return _with_examples(
+        axis, _described(axis, _CONSTRAINTS[axis.type](axis, True), _CONDITION_WORDS[axis.type])
+    )
 
 
 def value(axis: Axis) -> Schema:
@@ -295,7 +299,9 @@ _VALUE_WORDS = {
 _EXAMPLES: dict[str, list[object]] = {
     "flag": [True, False],
     "mode": [True, False],
+    "integer": [64, [64, 128], {"multiple_of": 8, "max": 256}],
     "version": [">=8.0", "==9.*"],
+    "pair": [[[-1, 0]]],
     "packages": [{"torch": ">=2.4"}],
 }
 
@@ -324,6 +330,11 @@ def _by_package(entry: Schema) -> Schema:
 
 def _described(axis: Axis, schema: Schema, forms: str) -> Schema:
     return {"description": f"{axis.description} {forms}", **schema}
+
+
+def _with_examples(axis: Axis, schema: Schema) -> Schema:
+    examples = _EXAMPLES.get(axis.type) or ([axis.values[0], list(axis.values[:2])] if axis.values else [])
+    return {**schema, "examples": examples} if examples else schema
 
 
 def _read_axis(name: str, raw: dict[str, object], of: str) -> Axis:
