@@ -1,0 +1,334 @@
+"""The core pack says what its sources say. Each row of a table below is one fact, with where it comes from.
+
+Every row runs through both deciders of :mod:`tests.manifests.deciders`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.manifests.deciders import DECIDERS, Answer
+
+Decide = Callable[..., Answer]
+ALL = (
+    "flash_attn/fa2", "flash_attn/fa3", "flash_attn/fa4",
+    "flashinfer/fa2", "flashinfer/fa3", "flashinfer/fa3_fp8_heads",
+)  # fmt: skip
+
+
+@pytest.fixture(params=sorted(DECIDERS))
+def decide(request: pytest.FixtureRequest) -> Decide:
+    """One of the two deciders, on the core pack."""
+    decider = DECIDERS[request.param]
+
+    def on_core(on: str, request: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> Answer:
+        return decider("core", on, request, changes)
+
+    return on_core
+
+
+LLAMA = {"head_size": 128, "num_heads": 32, "num_kv_heads": 8, "dtype": "bfloat16"}
+PER_HEAD = {**LLAMA, "kv_cache_dtype": "fp8_e4m3", "per_head_scales": True}
+
+
+# -- the deciding table: an FP8 KV cache with one scale a head ----------------------------------------------------------
+#
+# FA3: CHECK_SHAPE(k_descale, batch_size, num_heads_k), hopper/flash_api.cpp; FA2 has no scales at all; FA4's public
+# functions have none, flash_attn/cute/interface.py; FlashInfer's `scale_q [num_heads]` needs an FP8 query on the FA3
+# module; neither F.scaled_dot_product_attention nor flex_attention has a scale argument.
+@pytest.mark.parametrize("on", ["h100", "h200", "gh200"])
+def test_per_head_scales_on_hopper_go_to_flash_attention_3(decide: Decide, on: str) -> None:
+    answer = decide(on, PER_HEAD)
+    assert answer.ranked == ("flash_attn/fa3",)
+    for name in answer.reasons:
+        if name != "flashinfer/fa3_fp8_heads":
+            assert "per_head_scales" in answer.reasons[name], name
+    assert {"flash_attn/fa2", "flash_attn/fa4", "flex_attention", "torch_sdpa/cuda_flash"} <= set(
+        answer.reasons
+    )
+    assert answer.reasons["flashinfer/fa3_fp8_heads"] == {"dtype"}
+
+
+def test_an_fp8_query_adds_flashinfers_one_path(decide: Decide) -> None:
+    answer = decide("h100", {**PER_HEAD, "dtype": "fp8_e4m3"})
+    assert answer.ranked == ("flash_attn/fa3", "flashinfer/fa3_fp8_heads")
+
+
+def test_pinning_flash_attention_2_names_the_scales_and_version_3(decide: Decide) -> None:
+    answer = decide("h100", {**PER_HEAD, "fa_version": 2})
+    assert answer.ranked == ()
+    assert "per_head_scales" in answer.reasons["flash_attn/fa2"]
+    assert answer.reasons["flash_attn/fa3"] == {"fa_version"}
+
+
+@pytest.mark.parametrize("on", ["a100", "l40s", "b200", "rtx5090", "mi300x", "t4"])
+def test_elsewhere_no_gpu_kernel_takes_per_head_scales(decide: Decide, on: str) -> None:
+    answer = decide(on, PER_HEAD)
+    assert answer.ranked == ()
+    assert answer.excluded == ("reference",)  # an explicit choice still reaches it
+    assert all(answer.reasons[name] for name in ALL)
+
+
+def test_per_head_scales_on_a_cpu_go_to_the_reference(decide: Decide) -> None:
+    assert decide("cpu", PER_HEAD).ranked == ("reference",)
+
+
+def test_per_head_scales_need_a_quantised_cache(decide: Decide) -> None:
+    answer = decide("h100", {**LLAMA, "per_head_scales": True})
+    assert answer.reasons["flash_attn/fa3"] == {"per_head_scales", "kv_cache_dtype"}
+
+
+# -- one fact a row -----------------------------------------------------------------------------------------------------
+class Row(NamedTuple):
+    """On a preset, with the facts changed, a candidate takes the request (no axes) or is refused under these axes."""
+
+    on: str
+    request: Mapping[str, Any]
+    candidate: str
+    axes: frozenset[str]
+    changes: Mapping[str, Any]
+
+
+def takes(on: str, candidate: str, changes: Mapping[str, Any] | None = None, /, **request: Any) -> Row:
+    return Row(on, {"head_size": 128, "dtype": "bfloat16", **request}, candidate, frozenset(), changes or {})
+
+
+def refuses(
+    on: str,
+    candidate: str,
+    axes: str,
+    changes: Mapping[str, Any] | None = None,
+    /,
+    **request: Any,
+) -> Row:
+    axes_ = frozenset(axes.split())
+    return Row(on, {"head_size": 128, "dtype": "bfloat16", **request}, candidate, axes_, changes or {})
+
+
+FA2 = [
+    # flash_api.cpp, mha_fwd_kvcache: "Paged KV cache block size must be divisible by 256"
+    refuses("a100", "flash_attn/fa2", "block_size", layout="paged", block_size=16),
+    refuses("a100", "flash_attn/fa2", "block_size", layout="paged", block_size=128),
+    takes("a100", "flash_attn/fa2", layout="paged", block_size=512),
+    # flash_api.cpp: "FlashAttention only supports Ampere GPUs or newer."
+    refuses("t4", "flash_attn/fa2", "compute_capability", dtype="float16"),
+    takes("rtx4090", "flash_attn/fa2"),
+    # flash_api.cpp: head dimension at most 256; the package pads to a multiple of 8, but not in the paged call
+    takes("a100", "flash_attn/fa2", head_size=72),
+    takes("a100", "flash_attn/fa2", head_size=100),
+    refuses("a100", "flash_attn/fa2", "head_size layout", head_size=100, layout="paged"),
+    refuses("a100", "flash_attn/fa2", "head_size head_size_v", head_size=512),
+    # flash_api.cpp checks k and v against one head size
+    refuses("a100", "flash_attn/fa2", "head_size head_size_v", head_size=192, head_size_v=128),
+    # flash_api.cpp: "Softcapping does not support dropout for now"
+    refuses("a100", "flash_attn/fa2", "softcap dropout", softcap=True, dropout=True),
+    takes("a100", "flash_attn/fa2", softcap=True),
+    takes("a100", "flash_attn/fa2", dropout=True, training=True),
+    # flash_api.cpp: "FlashAttention only support fp16 and bf16 data type"
+    refuses("a100", "flash_attn/fa2", "dtype", dtype="float32"),
+    refuses("a100", "flash_attn/fa2", "kv_cache_dtype", kv_cache_dtype="fp8"),
+    takes("a100", "flash_attn/fa2", alibi=True),
+    refuses("a100", "flash_attn/fa2", "sinks", sinks=True),
+    refuses("a100", "flash_attn/fa2", "custom_mask", custom_mask=True),
+    refuses("a100", "flash_attn/fa2", "layout training", layout="paged", training=True),
+    # README 2.8.3: head dim > 192 backward needs A100/H100; head dim 256 without dropout on others since 2.5.5
+    takes("a100", "flash_attn/fa2", head_size=224, training=True),
+    refuses(
+        "rtx4090", "flash_attn/fa2", "head_size training compute_capability", head_size=224, training=True
+    ),
+    takes("rtx4090", "flash_attn/fa2", head_size=256, training=True),
+    refuses(
+        "rtx4090",
+        "flash_attn/fa2",
+        "head_size training compute_capability",
+        head_size=256,
+        training=True,
+        dropout=True,
+    ),
+    # TransformerEngine, attention utils: on capability 10.0 and up flash-attn from 2.7.3
+    refuses("b200", "flash_attn/fa2", "packages", {"packages": {"flash-attn": "2.7.2"}}),
+    takes("b200", "flash_attn/fa2", {"packages": {"flash-attn": "2.7.3"}}),
+    takes("a100", "flash_attn/fa2", {"packages": {"flash-attn": "2.7.3"}}),
+    refuses("a100", "flash_attn/fa2", "packages", {"packages": {"flash-attn": "2.5.6"}}),
+    refuses("a100", "flash_attn/fa2", "packages", {"packages": {"flash-attn": None}}),
+    refuses("a100", "flash_attn/fa2", "num_heads num_kv_heads", num_heads=8, num_kv_heads=3),
+    refuses("a100", "flash_attn/fa2", "kv_cache_dtype dtype", dtype="float16", kv_cache_dtype="bfloat16"),
+    takes("a100", "flash_attn/fa2", kv_cache_dtype="bfloat16"),
+    refuses("a100", "flash_attn/fa2", "mla", head_size=192, mla=True),
+]
+
+FA3 = [
+    # hopper/flash_api.cpp: "Only Hopper supports different V headdim"; the two ranges of pairs
+    takes("h100", "flash_attn/fa3", head_size=192, head_size_v=128),
+    takes("h100", "flash_attn/fa3", head_size=136, head_size_v=104),
+    takes("h100", "flash_attn/fa3", head_size=64, head_size_v=512),
+    refuses("h100", "flash_attn/fa3", "head_size head_size_v", head_size=128, head_size_v=64),
+    refuses("h100", "flash_attn/fa3", "head_size head_size_v", head_size=192, head_size_v=96),
+    refuses("h100", "flash_attn/fa3", "head_size head_size_v", head_size=192, head_size_v=136),
+    # hopper/flash_api.cpp: head dim v above 256 only for fp16 and bf16
+    refuses(
+        "h100", "flash_attn/fa3", "head_size_v kv_cache_dtype", head_size=64, head_size_v=512, kv_cache_dtype="fp8"
+    ),
+    # hopper/flash_api.cpp: head size a multiple of 8, of 16 for fp8
+    takes("h100", "flash_attn/fa3", head_size=72),
+    refuses("h100", "flash_attn/fa3", "head_size head_size_v", head_size=72, kv_cache_dtype="fp8_e4m3"),
+    refuses("h100", "flash_attn/fa3", "head_size head_size_v", head_size=100),
+    takes("h100", "flash_attn/fa3", kv_cache_dtype="fp8"),
+    takes("h100", "flash_attn/fa3", dtype="fp8_e4m3", kv_cache_dtype="fp8_e4m3"),
+    refuses("h100", "flash_attn/fa3", "dtype kv_cache_dtype", dtype="fp8_e4m3"),
+    refuses("h100", "flash_attn/fa3", "kv_cache_dtype", kv_cache_dtype="fp8_e5m2"),
+    refuses("h100", "flash_attn/fa3", "alibi", alibi=True),
+    refuses("h100", "flash_attn/fa3", "dropout", dropout=True),
+    refuses("h100", "flash_attn/fa3", "sinks", sinks=True),
+    takes("h100", "flash_attn/fa3", softcap=True, sliding_window=True, window_right=True),
+    # "in FA3 there's no restriction on page_size", flash-attention issue 1627
+    takes("h100", "flash_attn/fa3", layout="paged", block_size=3),
+    refuses("a100", "flash_attn/fa3", "compute_capability"),
+    refuses("b200", "flash_attn/fa3", "compute_capability"),
+    refuses("h100", "flash_attn/fa3", "cuda_version", {"cuda_version": "12.1"}),
+    refuses("h100", "flash_attn/fa3", "training kv_cache_dtype", training=True, kv_cache_dtype="fp8"),
+    # hopper/flash_api.cpp: "Deterministic backward not supported for hdim 256"
+    refuses(
+        "h100", "flash_attn/fa3", "deterministic head_size", training=True, deterministic=True, head_size=256
+    ),
+    takes("h100", "flash_attn/fa3", training=True, deterministic=True, head_size=192),
+    # hopper/flash_attn_interface.py at v2.8.3 (3.0.0b1): no return_attn_probs
+    refuses("h100", "flash_attn/fa3", "lse packages", {"packages": {"flash-attn-3": "3.0.0b1"}}, lse=True, layout="varlen"),
+    takes("h100", "flash_attn/fa3", {"packages": {"flash-attn-3": "3.0.0b1"}}, lse=True, layout="paged"),
+    takes("h100", "flash_attn/fa3", lse=True, layout="varlen"),
+]  # fmt: skip
+
+FA4 = [
+    # flash_attn/cute/interface.py, _validate_head_dims: 9.x takes 8 to 256 both
+    takes("h100", "flash_attn/fa4", head_size=256, head_size_v=96),
+    refuses("h100", "flash_attn/fa4", "head_size head_size_v", head_size=512),
+    # the same: 10.x and 11.x take up to 128, (192, 128), (256, 256), (64, 512), (512, 512)
+    takes("b200", "flash_attn/fa4", head_size=128, head_size_v=72),
+    takes("b200", "flash_attn/fa4", head_size=192, head_size_v=128),
+    takes("b200", "flash_attn/fa4", head_size=256),
+    takes("b300", "flash_attn/fa4", head_size=64, head_size_v=512),
+    takes("thor", "flash_attn/fa4", head_size=512),
+    refuses("b200", "flash_attn/fa4", "head_size head_size_v", head_size=160),
+    refuses("b200", "flash_attn/fa4", "head_size head_size_v", head_size=256, head_size_v=128),
+    refuses("b200", "flash_attn/fa4", "head_size head_size_v", head_size=100),
+    # flash_attn/cute/flash_fwd_sm120.py: 99 KB of shared memory for 128 x 64 tiles
+    takes("rtx5090", "flash_attn/fa4", head_size=192),
+    refuses("rtx5090", "flash_attn/fa4", "head_size head_size_v", head_size=256),
+    # interface.py: "paged KV not supported on SM 8.0", "Paged KV not supported on SM 12.0"
+    refuses("a100", "flash_attn/fa4", "layout compute_capability", layout="paged"),
+    refuses("rtx5090", "flash_attn/fa4", "layout compute_capability", layout="paged"),
+    takes("b200", "flash_attn/fa4", layout="paged", block_size=16),
+    # interface.py, backward: 9.x to 12.x; sinks 9.x to 11.x; 12.x not deterministic; hd256 without sinks and softcap
+    refuses("a100", "flash_attn/fa4", "training compute_capability", training=True),
+    takes("rtx5090", "flash_attn/fa4", training=True),
+    refuses("rtx5090", "flash_attn/fa4", "sinks training compute_capability", training=True, sinks=True),
+    refuses(
+        "rtx5090", "flash_attn/fa4", "deterministic compute_capability", training=True, deterministic=True
+    ),
+    refuses("b200", "flash_attn/fa4", "head_size sinks softcap", training=True, sinks=True, head_size=256),
+    takes("b200", "flash_attn/fa4", sinks=True, head_size=256),
+    # interface.py: "FP8 is only supported on SM100"; q, k and v of one dtype
+    takes("b200", "flash_attn/fa4", dtype="fp8_e4m3", kv_cache_dtype="fp8"),
+    refuses("h100", "flash_attn/fa4", "kv_cache_dtype compute_capability", dtype="fp8_e4m3", kv_cache_dtype="fp8"),
+    refuses("b200", "flash_attn/fa4", "kv_cache_dtype dtype", kv_cache_dtype="fp8"),
+    refuses("b200", "flash_attn/fa4", "kv_cache_dtype dtype", dtype="fp8_e5m2", kv_cache_dtype="fp8_e4m3"),
+    # the distribution decides, not `import flash_attn`: flash-attention issue 1152, OLMo-core PR 771
+    refuses("b200", "flash_attn/fa4", "packages", {"packages": {"flash-attn-4": None}}),
+    # flash-attention PR 2553: wrong values on capability 12.x; the 4.0.0b21 wheel is the first with the repair
+    refuses("rtx5090", "flash_attn/fa4", "compute_capability packages", {"packages": {"flash-attn-4": "4.0.0b12"}}),
+    refuses("gb10", "flash_attn/fa4", "compute_capability packages", {"packages": {"flash-attn-4": "4.0.0b20"}}),
+    takes("gb10", "flash_attn/fa4", {"packages": {"flash-attn-4": "4.0.0b21"}}),
+    takes("b200", "flash_attn/fa4", {"packages": {"flash-attn-4": "4.0.0b12"}}),
+]  # fmt: skip
+
+FLASHINFER = [
+    takes("a100", "flashinfer/fa2", kv_cache_dtype="fp8_e5m2"),
+    takes("a100", "flashinfer/fa2", layout="paged", block_size=1),
+    # "fp8 tensor core is not supported in fa2 backend", flashinfer/prefill.py
+    refuses("h100", "flashinfer/fa2", "dtype", dtype="fp8_e4m3", kv_cache_dtype="fp8"),
+    # include/flashinfer/attention/prefill.cuh: tiles of 64 elements, of 128 for 8-bit keys
+    refuses("a100", "flashinfer/fa2", "head_size head_size_v", head_size=80),
+    takes("a100", "flashinfer/fa2", head_size=192),
+    refuses(
+        "a100", "flashinfer/fa2", "head_size head_size_v kv_cache_dtype", head_size=192, kv_cache_dtype="fp8"
+    ),
+    # README: SM75 and later; prefill.py: only fp16 on SM75
+    takes("t4", "flashinfer/fa2", dtype="float16"),
+    refuses("t4", "flashinfer/fa2", "dtype compute_capability"),
+    refuses("v100", "flashinfer/fa2", "compute_capability", dtype="float16"),
+    # jit/attention/modules.py of 0.6.18 and 0.7.4: head sizes above 256
+    takes("a100", "flashinfer/fa2", head_size=512),
+    refuses("t4", "flashinfer/fa2", "head_size compute_capability packages", dtype="float16", head_size=512),
+    refuses(
+        "rtx-pro-6000",
+        "flashinfer/fa2",
+        "head_size compute_capability packages",
+        {"packages": {"flashinfer-python": "0.6.6"}},
+        head_size=512,
+    ),
+    refuses(
+        "a100",
+        "flashinfer/fa2",
+        "head_size kv_cache_dtype",
+        {"packages": {"flashinfer-python": "0.7.0"}},
+        head_size=512,
+        kv_cache_dtype="fp8",
+    ),
+    takes(
+        "b200",
+        "flashinfer/fa2",
+        {"packages": {"flashinfer-python": "0.7.0"}},
+        head_size=512,
+        kv_cache_dtype="fp8",
+    ),
+    # compilation_context.py: 0.6.18 "SM 12.x requires CUDA >= 12.9", 0.7.4 takes 12.8 for 12.0
+    refuses(
+        "rtx5090",
+        "flashinfer/fa2",
+        "cuda_version compute_capability packages",
+        {"cuda_version": "12.8", "packages": {"flashinfer-python": "0.6.12"}},
+    ),
+    takes("rtx5090", "flashinfer/fa2", {"cuda_version": "12.8"}),
+    refuses("gb10", "flashinfer/fa2", "cuda_version compute_capability packages", {"cuda_version": "12.8"}),
+    refuses("a100", "flashinfer/fa2", "training", training=True),
+    refuses("a100", "flashinfer/fa2", "dropout", dropout=True),
+    refuses("a100", "flashinfer/fa2", "alibi", alibi=True),
+    refuses("a100", "flashinfer/fa2", "sinks softcap", sinks=True, softcap=True),
+    takes("a100", "flashinfer/fa2", sinks=True, causal=True, sliding_window=True),
+    refuses("a100", "flashinfer/fa2", "window_right", causal=True, sliding_window=True, window_right=True),
+    takes("a100", "flashinfer/fa2", custom_mask=True, layout="dense"),
+    refuses("a100", "flashinfer/fa2", "custom_mask layout", custom_mask=True, layout="varlen"),
+    refuses("a100", "flashinfer/fa2", "mask_bias", custom_mask=True, mask_bias=True, layout="dense"),
+    # flashinfer issue 4972: a window without a causal mask drops keys; PR 4992 is open, 0.7.4 has the same estimate
+    refuses("a100", "flashinfer/fa2", "sliding_window causal custom_mask", sliding_window=True),
+    takes("a100", "flashinfer/fa2", sliding_window=True, causal=True),
+    takes("h100", "flashinfer/fa3", sliding_window=True),
+    # utils.py: is_fa3_prefill_head_dim_supported, is_fa3_backend_supported, is_sm90a_supported
+    takes("h100", "flashinfer/fa3", head_size=192, head_size_v=128),
+    refuses("h100", "flashinfer/fa3", "head_size head_size_v", head_size=96),
+    refuses("h100", "flashinfer/fa3", "head_size head_size_v", head_size=256, head_size_v=128),
+    refuses("h100", "flashinfer/fa3", "head_size_v", head_size=192),
+    refuses("h100", "flashinfer/fa3", "custom_mask", custom_mask=True),
+    refuses("h100", "flashinfer/fa3", "cuda_version", {"cuda_version": "12.1"}),
+    refuses("h100", "flashinfer/fa3", "kv_cache_dtype dtype", kv_cache_dtype="fp8"),
+    takes("h100", "flashinfer/fa3", dtype="fp8_e4m3", kv_cache_dtype="fp8"),
+    refuses(
+        "h100",
+        "flashinfer/fa3",
+        "dtype softcap sliding_window sinks",
+        dtype="fp8_e4m3",
+        kv_cache_dtype="fp8",
+        softcap=True,
+    ),
+    refuses("b200", "flashinfer/fa3", "compute_capability"),
+]
+
+
+@pytest.mark.parametrize("row", FA2 + FA3 + FA4 + FLASHINFER, ids=str)
+def test_fact(decide: Decide, row: Row) -> None:
+    answer = decide(row.on, row.request, row.changes)
+    assert answer.reasons.get(row.candidate, frozenset()) == row.axes
+    assert (row.candidate in answer.accepted) == (not row.axes)
