@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import selector
 from tests.plain.interpreter import Catalog, decide, load_environment, load_pack
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
@@ -66,4 +67,39 @@ def plain(pack: str, on: str, request: Mapping[str, Any], changes: Mapping[str, 
     )
 
 
-DECIDERS = {"plain": plain}
+
+@cache
+def engine_catalog(pack: str) -> selector.Catalog:
+    """A pack, compiled."""
+    return selector.Catalog.load(pack)
+
+
+@cache
+def engine_environment(on: str, pack: str, changes: tuple[tuple[str, str | None], ...]) -> selector.Environment:
+    """A preset, with facts changed and packages put in another version or taken away."""
+    packages = {name[1:]: version for name, version in changes if name.startswith("=")}
+    preset = selector.Environment.preset(
+        on,
+        with_packages={name: version for name, version in packages.items() if version is not None},
+        without=[name for name, version in packages.items() if version is None],
+        vocabulary=engine_catalog(pack).vocabulary,
+    )
+    facts = {name: version for name, version in changes if not name.startswith("=")}
+    return preset.replace(**facts) if facts else preset
+
+
+def engine(pack: str, on: str, request: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> Answer:
+    """The compiled engine's answer on a preset with the full software profile."""
+    flat = [(f"={name}", version) for name, version in ((changes or {}).get("packages") or {}).items()]
+    flat += [(name, value) for name, value in (changes or {}).items() if name != "packages"]
+    environment = engine_environment(on, pack, tuple(flat))
+    report = selector.explain(request, environment=environment, catalog=engine_catalog(pack))
+    return Answer(
+        tuple(ranked.id for ranked in report.ranked),
+        report.excluded,
+        {name: frozenset(a for why in reasons for a in why.axes) for name, reasons in report.rejected.items()},
+        frozenset(ranked.id for ranked in report.ranked if ranked.warnings),
+    )
+
+
+DECIDERS: Mapping[str, Callable[..., Answer]] = {"engine": engine, "plain": plain}
