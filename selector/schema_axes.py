@@ -27,15 +27,21 @@ ANY = "any"
 BOOLEAN: Schema = {"type": "boolean"}
 TEXT: Schema = {"type": "string", "minLength": 1}
 
-_CLAUSE = r"(?:~=|===?|!=|<=|>=|<|>)\s*[0-9A-Za-z][0-9A-Za-z.*+!_-]*"
+#: PEP 440 as far as people write it; at most three suffixes keep the time of a match bounded.
+_VERSION = (
+    r"(?:[0-9]+!)?[0-9]+(?:\.[0-9]+)*"
+    r"(?:[-_.]?(?:alpha|beta|preview|pre|post|rev|dev|rc|a|b|c|r)[-_.]?[0-9]*){0,3}"
+    r"(?:\+[A-Za-z0-9]+(?:[-_.][A-Za-z0-9]+)*)?"
+)
+_CLAUSE = rf"(?:~=|===?|!=|<=|>=|<|>)\s*{_VERSION}(?:\.\*)?"
 _CLAUSES = rf"{_CLAUSE}(?:\s*,\s*{_CLAUSE})*"
 #: A version alone: exactly that one.
-_BARE = r"[0-9][0-9A-Za-z.*+!_-]*"
+_BARE = rf"{_VERSION}(?:\.\*)?"
 #: A package as its index spells it.
 PACKAGE_NAME = r"^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$"
 
 SPECIFIER: Schema = {"type": "string", "pattern": rf"^(?:{_BARE}|{_CLAUSES})$", "x-kind": "specifier"}
-VERSION: Schema = {"type": "string", "pattern": r"^[0-9][0-9A-Za-z.+!_-]*$", "x-kind": "version"}
+VERSION: Schema = {"type": "string", "pattern": rf"^{_VERSION}$", "x-kind": "version"}
 PAIR: Schema = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2, "x-kind": "pair"}
 
 
@@ -181,9 +187,14 @@ def _versions(given: bool) -> Schema:
 
 
 def _pairs(given: bool) -> Schema:
-    pairs: Schema = {"type": "array", "items": PAIR, "minItems": 1}
+    one_or_more: Schema = {
+        "if": {"type": "array", "items": {"type": "integer"}},
+        "then": {key: PAIR[key] for key in ("minItems", "maxItems", "x-kind")},
+        "else": {"items": PAIR},
+    }
+    pairs: Schema = {"type": "array", **one_or_more}
     whole = _operators({"in": pairs, "not_in": pairs}, given)
-    return _or_any({"type": ["array", "object"], "items": PAIR, "minItems": 1, **whole})
+    return _or_any({"type": ["array", "object"], **one_or_more, **whole})
 
 
 def _or_any(schema: Schema) -> Schema:
@@ -275,7 +286,7 @@ _LIMIT_WORDS = {
     "choice": "A value, a list of values, any, or {in, not_in, tagged, required}.",
     "integer": "A number, {min, max, multiple_of, in, not_in, required}, a list of these (one must hold), or any.",
     "version": 'A specifier such as ">=8.0,<9", a list of them (one must hold), any, or {in, required}.',
-    "pair": "A list of pairs, any, or {in: [[a, b]]}.",
+    "pair": "A pair, a list of pairs, any, or {in, not_in, required}.",
     "packages": "Package names, each with a specifier, a list of them, any, or absent.",
 }
 _CONDITION_WORDS = {
@@ -284,7 +295,7 @@ _CONDITION_WORDS = {
     "choice": "A value, a list of values, any, or {in, not_in, tagged, required, given}.",
     "integer": "A number, {min, max, multiple_of, in, not_in, required, given}, or a list of these (one must hold).",
     "version": 'A specifier such as ">=8.0,<9", a list of them (one must hold), or {in, required, given}.',
-    "pair": "A list of pairs, or {in: [[a, b]], given}.",
+    "pair": "A pair, a list of pairs, or {in, not_in, required, given}.",
     "packages": "Package names, each with a specifier, a list of them, any, or absent.",
 }
 _VALUE_WORDS = {
@@ -302,7 +313,7 @@ _EXAMPLES: dict[str, list[object]] = {
     "integer": [64, [64, 128], {"multiple_of": 8, "max": 256}],
     "version": [">=8.0", "==9.*"],
     "pair": [[[-1, 0]]],
-    "packages": [{"torch": ">=2.4"}],
+    "packages": [{"some-package": ">=2.4"}],
 }
 
 

@@ -125,7 +125,8 @@ _TRUTH = {
 
 def _type(broken: Broken, document: Document) -> Iterator[Finding]:
     wanted = broken.wanted if isinstance(broken.wanted, list) else [broken.wanted]
-    words = {**_TYPE_WORDS, "string": _KINDS.get(broken.schema.get("x-kind", ""), "text")}
+    kind = broken.schema.get("x-kind", "")
+    words = {**_TYPE_WORDS, "array" if kind == "pair" else "string": _KINDS.get(kind, "text")}
     expected = listed(words[name] for name in wanted if name != "null")
     value = broken.value
     hint = None
@@ -138,7 +139,7 @@ def _type(broken: Broken, document: Document) -> Iterator[Finding]:
         hint = f"remove the quotes: {value}"
     elif "boolean" in wanted:
         hint = _truth_hint(value)
-    elif wanted == ["array"] and isinstance(value, (str, int, float)):
+    elif wanted == ["array"] and kind != "pair" and isinstance(value, (str, int, float)):
         hint = f"write a list: [{_bare(value)[:60]}]"
     yield Finding(broken.path, False, f"{_subject(broken.path)}expected {expected}, not {shown(value)}", hint)
 
@@ -187,6 +188,7 @@ _KINDS = {
     "word": "a word of small letters, digits and _",
     "variable": "the name of a process variable",
     "package": "the name of a package",
+    "pair": "two whole numbers",
 }
 _SLIPS = (("=>", ">="), ("=<", "<="), ("= ", "=="), ("=", "=="))
 
@@ -233,7 +235,7 @@ def _size(broken: Broken, document: Document) -> Iterator[Finding]:
     kind = broken.schema.get("x-kind")
     keys = list(broken.value) if isinstance(broken.value, dict) else []
     if kind == "pair":
-        message = f"expected two whole numbers, not {len(broken.value)} entries"
+        message = f"expected {_KINDS[kind]}, not a list of {len(broken.value)}"
     elif kind == "alone":
         message = f"given stands alone, not with {listed(key for key in keys if key != 'given')}"
     elif kind == "operator" and keys:
@@ -266,7 +268,12 @@ def _unknown(broken: Broken, document: Document) -> Iterator[Finding]:
             hint = (
                 "quote the whole specifier: inside braces a comma ends unquoted text" if comparison else None
             )
-            yield Finding((*broken.path, key), True, f"expected {_KINDS[kind]}, not {shown(key)}", hint)
+            yield Finding(
+                (*broken.path, key),
+                True,
+                f"{_subject(broken.path)}expected {_KINDS[kind]}, not {shown(key)}",
+                hint,
+            )
             continue
         hint, word = _key_hint(key, names, schema)
         if hint is None:
