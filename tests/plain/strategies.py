@@ -13,7 +13,7 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from .axes import Raw
+from .axes import Raw, Vocabulary
 from .conditions import PACKAGES, STATES, VERSIONS, Axes, conditions, declared_limits, value_of
 from .vocabularies import vocabularies
 
@@ -61,9 +61,9 @@ def given_axes(axes: Axes, of: str) -> Axes:
 def limits(draw: DrawFn, axes: Axes, of: str, *, most: int = 2) -> dict[str, Raw]:
     """A `supports` (of the request) or `requires` (of the environment)."""
     names = [
-        n
-        for n, a in axes.items()
-        if a.get("of", "request") == of and (a["type"] != "packages" or sometimes(draw, 4))
+        name
+        for name, axis in axes.items()
+        if Vocabulary({"axes": axes}).of(name) == of and (axis["type"] != "packages" or sometimes(draw, 4))
     ]
     chosen = draw(st.lists(st.sampled_from(names), max_size=most, unique=True)) if names else []
     return {name: draw(declared_limits(axes[name])) for name in chosen}

@@ -152,26 +152,6 @@ def tags_of(axis: dict[str, Raw]) -> list[str]:
     )
 
 
-def belongs(axes: Axes, derive: Raw) -> str:
-    """Where a derived axis belongs: to the environment if every axis it reads does, else to the request."""
-    named: list[str] = []
-
-    def walk(raw: Raw) -> None:
-        if isinstance(raw, dict):
-            for key, part in raw.items():
-                if key in axes:
-                    named.append(key)
-                walk(part)
-        elif isinstance(raw, list):
-            for part in raw:
-                walk(part)
-        elif isinstance(raw, str) and raw in axes:
-            named.append(raw)
-
-    walk(derive)
-    return "environment" if named and all(axes[name]["of"] == "environment" for name in named) else "request"
-
-
 @st.composite
 def vocabularies(draw: DrawFn) -> dict[str, Raw]:
     """A vocabulary of a device, packages, three to seven given axes and up to three derived ones."""
@@ -188,6 +168,5 @@ def vocabularies(draw: DrawFn) -> dict[str, Raw]:
         axis = draw(plain_axes(index, axes))
         axes[f"{axis['type']}_{index}"] = axis
     for index in range(draw(st.integers(0, 3))):
-        axis = draw(derived_axes(axes))
-        axes[f"derived_{index}"] = {**axis, "of": belongs(axes, axis["derive"])}
+        axes[f"derived_{index}"] = draw(derived_axes(axes))
     return {"vocabulary": 1, "axes": axes}

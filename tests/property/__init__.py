@@ -1,0 +1,1 @@
+"""Claims that must hold of every catalog, tested on random ones."""
