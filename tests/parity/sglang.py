@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from .judge import Fields, Judge, plain
+from .judge import Fields, Judge, engine
 from .result import Difference, Result, Row, compare_rows, read_rows
 
 FIELDS: Final = ("error", "prefill", "decode", "page_size")
@@ -110,5 +110,5 @@ def compare_row(judge: Judge, row: Row) -> Iterator[Difference]:
 
 def compare_file(path: Path, limit: int | None = None) -> Result:
     """Compare the rows of a file, at most `limit`."""
-    judge = plain("sglang")
+    judge = engine("sglang")
     return compare_rows("sglang", read_rows(path, limit), FIELDS, lambda row: compare_row(judge, row))

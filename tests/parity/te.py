@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from .judge import Fields, Judge, Verdict, plain
+from .judge import Fields, Judge, Verdict, engine
 from .result import Difference, Result, Row, compare_rows, read_rows
 
 FIELDS: Final = ("selected", "available", "disabled")
@@ -198,5 +198,5 @@ def compare_row(judge: Judge, row: Row) -> Iterator[Difference]:
 
 def compare_file(path: Path, limit: int | None = None) -> Result:
     """Compare the rows of a file, at most `limit`."""
-    judge = plain("transformer_engine")
+    judge = engine("transformer_engine")
     return compare_rows("te", read_rows(path, limit), FIELDS, lambda row: compare_row(judge, row))
