@@ -67,6 +67,7 @@ class Axis(NamedTuple):
     identity: bool
     derived: bool
     default: object
+    undeclared: str
 
 
 def read_axes(vocabulary: Mapping[str, object]) -> dict[str, Axis]:
@@ -281,8 +282,8 @@ _VALUES = {
 TYPES = tuple(_VALUES)
 
 _LIMIT_WORDS = {
-    "flag": "true: has it; false: does not; any: either. Undeclared: false.",
-    "mode": "true: only with it; false: only without; any: either. Undeclared: false.",
+    "flag": "true: has it; false: does not; any: either.",
+    "mode": "true: only with it; false: only without; any: either.",
     "choice": "A value, a list of values, any, or {in, not_in, tagged, required}.",
     "integer": "A number, {min, max, multiple_of, in, not_in, required}, a list of these (one must hold), or any.",
     "version": 'A specifier such as ">=8.0,<9", a list of them (one must hold), any, or {in, required}.',
@@ -376,7 +377,19 @@ def _read_axis(name: str, raw: dict[str, object], of: str) -> Axis:
         identity=raw.get("identity") is True,
         derived="derive" in raw,
         default=raw.get("default"),
+        undeclared=_undeclared(raw, of),
     )
+
+
+def _undeclared(raw: Mapping[str, object], of: str) -> str:
+    """What a candidate that does not mention the axis accepts, in words."""
+    if raw.get("declare") == "required":
+        return "an error"
+    said = raw.get("undeclared")
+    if said == "none" or (raw.get("identity") is True and said is None):
+        return "no value"
+    false = raw.get("type") in ("flag", "mode") and of == "request" and "derive" not in raw and said is None
+    return "false" if false else "no limit"
 
 
 def _owner(name: str, raw: dict[str, object], known: dict[str, str]) -> str:

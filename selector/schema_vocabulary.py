@@ -6,6 +6,8 @@ vocabulary is whether the words inside conditions and operators are axes.
 
 from __future__ import annotations
 
+from functools import cache
+
 from selector.schema_axes import BOOLEAN, TEXT, TYPES, Schema, never
 
 #: What every axis may say, whatever its type.
@@ -27,8 +29,9 @@ _RESULT: Schema = {
 }  # fmt: skip
 
 
+@cache
 def vocabulary_schema() -> Schema:
-    """The schema of a vocabulary: this project's, or the part of one that a pack adds."""
+    """The schema of a vocabulary: this project's, or the part of one that a pack adds. Always the same object."""
     return {
         "type": "object",
         "properties": {

@@ -98,6 +98,17 @@ def test_an_editor_gets_descriptions_words_and_defaults() -> None:
         assert definition("manifest", f"limit.{axis}")["examples"]
 
 
+@pytest.mark.parametrize(
+    ("axis", "words"),
+    [
+        ("head_size", "an error"), ("dtype", "no limit"), ("sinks", "false"), ("mla", "false"), ("amx", "no limit"),
+        ("quantized", "no limit"), ("fa_version", "no value"), ("hopper", "no limit"),
+    ],
+)  # fmt: skip
+def test_an_editor_says_what_silence_means(axis: str, words: str) -> None:
+    assert definition("manifest", f"limit.{axis}")["description"].endswith(f" Undeclared: {words}.")
+
+
 def properties(kind: str, name: str) -> set[str]:
     return set(definition(kind, name)["properties"])
 
