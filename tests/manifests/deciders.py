@@ -67,7 +67,6 @@ def plain(pack: str, on: str, request: Mapping[str, Any], changes: Mapping[str, 
     )
 
 
-
 @cache
 def engine_catalog(pack: str) -> selector.Catalog:
     """A pack, compiled."""
@@ -75,7 +74,9 @@ def engine_catalog(pack: str) -> selector.Catalog:
 
 
 @cache
-def engine_environment(on: str, pack: str, changes: tuple[tuple[str, str | None], ...]) -> selector.Environment:
+def engine_environment(
+    on: str, pack: str, changes: tuple[tuple[str, str | None], ...]
+) -> selector.Environment:
     """A preset, with facts changed and packages put in another version or taken away."""
     packages = {name[1:]: version for name, version in changes if name.startswith("=")}
     preset = selector.Environment.preset(
@@ -88,7 +89,9 @@ def engine_environment(on: str, pack: str, changes: tuple[tuple[str, str | None]
     return preset.replace(**facts) if facts else preset
 
 
-def engine(pack: str, on: str, request: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> Answer:
+def engine(
+    pack: str, on: str, request: Mapping[str, Any], changes: Mapping[str, Any] | None = None
+) -> Answer:
     """The compiled engine's answer on a preset with the full software profile."""
     flat = [(f"={name}", version) for name, version in ((changes or {}).get("packages") or {}).items()]
     flat += [(name, value) for name, value in (changes or {}).items() if name != "packages"]
@@ -97,7 +100,10 @@ def engine(pack: str, on: str, request: Mapping[str, Any], changes: Mapping[str,
     return Answer(
         tuple(ranked.id for ranked in report.ranked),
         report.excluded,
-        {name: frozenset(a for why in reasons for a in why.axes) for name, reasons in report.rejected.items()},
+        {
+            name: frozenset(a for why in reasons for a in why.axes)
+            for name, reasons in report.rejected.items()
+        },
         frozenset(ranked.id for ranked in report.ranked if ranked.warnings),
     )
 
