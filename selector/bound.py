@@ -196,7 +196,7 @@ class Bound:
             for s, ignored, expr in self.late_needed
         ]
         self.values = list(self.program.defaults)
-        for i, value in self.constants.items():
+        for i, value in (*self.facts.items(), *self.constants.items()):
             self.values[i] = value
         referred = {
             self.program.position[a.candidate] for a in self.program.table.atoms if isinstance(a, Accept)
@@ -254,7 +254,7 @@ class Bound:
         """(refused candidates, true atoms) for a request's fields, before adjustments."""
         shape = self._shapes.get(axes)
         refused, atoms, tables = shape if shape is not None else self._shape(axes)
-        for table, value in zip(tables, values):
+        for table, value in zip(tables, values, strict=False):
             if table is not None:
                 entry = table.memo.get(value)
                 if entry is None:
@@ -263,7 +263,7 @@ class Bound:
                 atoms |= entry[1]
         if self.late:
             all_values = list(self.values)
-            for i, value in zip(axes, values):
+            for i, value in zip(axes, values, strict=False):
                 if i not in self.constants:
                     all_values[i] = value
             for index, table, same_as, ignored, neutral, expr in self.late:
@@ -310,7 +310,7 @@ class Bound:
 
     def accepts(self, i: int, axes: tuple[int, ...], values: tuple[Any, ...]) -> bool:
         """Whether one candidate accepts a request, adjustments included."""
-        fields = dict(zip(axes, values))
+        fields = dict(zip(axes, values, strict=False))
         return self.program.accepts(i, self.program.template(self.facts, fields), strict=self.strict)
 
     def decide(self, request: Request) -> Decision:
@@ -343,26 +343,27 @@ class Bound:
                 known = self._orders.get(key)
                 if known is None:
                     members = [m for j, (_, m) in enumerate(entries) if chosen >> j & 1]
-                    exclusive = self.program.policy[position].rule.unlisted == "excluded"
+                    spoken = self.program.policy[position].rule.unlisted == "excluded"
+                    exclusive = self.program.everyone if spoken else 0
                     known = self._remember(key, accepted, members, exclusive, position)
                 return known
         key = (-1, 0, accepted)
-        return self._orders.get(key) or self._remember(key, accepted, [], False, -1)
+        return self._orders.get(key) or self._remember(key, accepted, [], self.program.closed, -1)
 
     def _remember(
         self,
         key: tuple[int, int, int],
         accepted: int,
         members: list[tuple[int, ...]],
-        exclusive: bool,
+        exclusive: int,
         position: int,
     ) -> Decision:
+        """``exclusive``: the mask of candidates that are excluded where the order does not list them."""
         listed = dict.fromkeys(i for entry in members for i in entry)
         ranked = [i for i in listed if accepted >> i & 1]
         rest = [i for i in range(len(self.program.candidates)) if accepted >> i & 1 and i not in listed]
-        decision = Decision(
-            tuple(ranked if exclusive else ranked + rest), tuple(rest) if exclusive else (), position
-        )
+        last = [i for i in rest if not exclusive >> i & 1]
+        decision = Decision(tuple(ranked + last), tuple(i for i in rest if exclusive >> i & 1), position)
         if len(self._orders) >= KEPT:
             self._orders.clear()
         self._orders[key] = decision

@@ -60,7 +60,10 @@ class Catalog:
         self.hash = content
         self.root = root
         candidates = [c for m in self.manifests for c in m.candidates]
-        self.program = Program(vocabulary, candidates, [rule for p in self.packs for rule in p.policy])
+        closed = frozenset(p.name for p in self.packs if p.unlisted == "excluded")
+        self.program = Program(
+            vocabulary, candidates, [rule for p in self.packs for rule in p.policy], closed
+        )
 
     @classmethod
     def load(cls, *names: str, manifests: str | os.PathLike[str] | None = None) -> Catalog:

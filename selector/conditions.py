@@ -7,7 +7,7 @@ a condition depends on where it stands; that is decided when the tree is compile
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple
 
 from selector.constraints import Constraint, ConstraintError, parse_condition, word
 from selector.vocabulary import Axis, Vocabulary
@@ -26,8 +26,8 @@ __all__ = [
     "parse",
 ]
 
-Path = tuple[Union[str, int], ...]
-Report = Callable[[Path, str, Union[str, None]], None]
+Path = tuple[str | int, ...]
+Report = Callable[[Path, str, str | None], None]
 
 
 class AxisTest(NamedTuple):
@@ -61,7 +61,7 @@ class Not(NamedTuple):
     part: Condition
 
 
-Condition = Union[AxisTest, Accepts, All, AnyOf, Not]
+Condition = AxisTest | Accepts | All | AnyOf | Not
 
 
 def parse(raw: Any, vocabulary: Vocabulary, report: Report, path: Path = ()) -> Condition:

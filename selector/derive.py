@@ -52,6 +52,7 @@ class Literal(NamedTuple):
     constant: Any
 
     def value(self, values: Sequence[Any], atoms: int) -> Any:
+        """The expression's value."""
         return self.constant
 
 
@@ -61,6 +62,7 @@ class Ref(NamedTuple):
     axis: int
 
     def value(self, values: Sequence[Any], atoms: int) -> Any:
+        """The expression's value."""
         return values[self.axis]
 
 
@@ -71,6 +73,7 @@ class Operation(NamedTuple):
     operands: tuple[Expr, ...]
 
     def value(self, values: Sequence[Any], atoms: int) -> Any:
+        """The expression's value."""
         found = [o.value(values, atoms) for o in self.operands]
         if UNKNOWN in found:
             return UNKNOWN
@@ -86,6 +89,7 @@ class Element(NamedTuple):
     position: int
 
     def value(self, values: Sequence[Any], atoms: int) -> Any:
+        """The expression's value."""
         pair = values[self.axis]
         return pair if pair is None or pair is UNKNOWN else pair[self.position]
 
@@ -97,6 +101,7 @@ class Tag(NamedTuple):
     members: frozenset[str]
 
     def value(self, values: Sequence[Any], atoms: int) -> Any:
+        """The expression's value."""
         found = values[self.axis]
         return UNKNOWN if found is UNKNOWN else found in self.members
 
@@ -109,6 +114,7 @@ class Table(NamedTuple):
     otherwise: Any
 
     def value(self, values: Sequence[Any], atoms: int) -> Any:
+        """The expression's value."""
         found = values[self.axis]
         if found is UNKNOWN or found is None:
             return found
@@ -134,6 +140,7 @@ class Case(NamedTuple):
     otherwise: Expr
 
     def value(self, values: Sequence[Any], atoms: int) -> Any:
+        """The expression's value."""
         for entry in self.entries:
             if evaluate(entry.definite, atoms):
                 return entry.result.value(values, atoms)

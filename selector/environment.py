@@ -26,7 +26,7 @@ class Environment:
     ``name`` is how messages call it; ``origin`` says where the facts come from (preset, probe, file, call).
     """
 
-    __slots__ = ("_bound", "_hash", "fingerprint", "facts", "live", "name", "origin", "title")
+    __slots__ = ("_bound", "_hash", "facts", "fingerprint", "live", "name", "origin", "title")
 
     def __init__(
         self,

@@ -77,25 +77,23 @@ class Trace(NamedTuple):
     refused: int
 
 
-class Ranking(NamedTuple):
-    """Candidates in the policy's order, whether those not in it are excluded, and the rule that spoke."""
-
-    order: tuple[int, ...]
-    exclusive: bool
-    rule: PolicyRule | None
-
-
 class Program:
     """Vocabulary, candidates and rules in compiled form. Immutable after construction."""
 
     def __init__(
-        self, vocabulary: Vocabulary, candidates: Sequence[Candidate], policy: Sequence[PolicyRule] = ()
+        self,
+        vocabulary: Vocabulary,
+        candidates: Sequence[Candidate],
+        policy: Sequence[PolicyRule] = (),
+        closed: frozenset[str] = frozenset(),
     ) -> None:
         self.vocabulary = vocabulary
         self.candidates = tuple(candidates)
         self.position = {c.id: i for i, c in enumerate(self.candidates)}
         self.everyone = (1 << len(self.candidates)) - 1
         self.listed = sum(1 << i for i, c in enumerate(self.candidates) if not c.abstract)
+        #: Candidates of packs that exclude what no order lists; counts where no policy rule speaks.
+        self.closed = sum(1 << i for i, c in enumerate(self.candidates) if c.pack in closed)
         self.table = AtomTable()
         self.problems: list[tuple[str, Path, str, str | None]] = []
         self.steps = tuple(self._step(vocabulary.axes[i]) for i in vocabulary.order)
@@ -232,17 +230,6 @@ class Program:
             visit(i)
         return tuple(i for i in order if self.candidates[i].id in wanted), tuple(cycle)
 
-    def rank(self, atoms: int) -> Ranking:
-        """The order that the policy gives for the true atoms: candidates by position, and whether the rest is excluded."""
-        for policy in self.policy:
-            if evaluate(policy.node, atoms):
-                order: dict[int, None] = {}
-                for entry in policy.order:
-                    if evaluate(entry.node, atoms):
-                        order.update(dict.fromkeys(entry.members))
-                return Ranking(tuple(order), policy.rule.unlisted == "excluded", policy.rule)
-        return Ranking((), False, None)
-
     # -- evaluating everything ----------------------------------------------------------------------------------------
 
     def atom_bits(self, axis: int, value: Any) -> int:
@@ -305,27 +292,26 @@ class Program:
     ) -> tuple[list[Any], dict[int, tuple[Any, Any]], list[AdjustNode], str | None]:
         """A candidate's own view of a request: raw values, the changed fields (from, to), what applied, what runs."""
         changed = list(raw)
-        changes: dict[int, tuple[Any, Any]] = {}
         applied: list[AdjustNode] = []
         use: str | None = None
+        asked = trace = self.trace(raw, limit=limit)
         for entry in self.adjust[i]:
-            trace = self.trace(changed, limit=limit)
             if not evaluate(entry.node, trace.atoms):
                 continue
-            effect = False
-            for axis, value in entry.adjustment.changes:
-                before = trace.values[axis.index]
-                if before != value:
-                    first = changes.get(axis.index, (before, None))[0]
-                    changes[axis.index] = (first, value)
+            applied.append(entry)
+            use = entry.adjustment.use or use
+            if entry.adjustment.changes:
+                for axis, value in entry.adjustment.changes:
                     changed[axis.index] = value
-                    effect = True
-            if entry.adjustment.use is not None:
-                use = entry.adjustment.use
-                effect = True
-            if effect:
-                applied.append(entry)
-        changes = {k: v for k, v in changes.items() if v[0] != v[1]}
+                trace = self.trace(changed, limit=limit)
+        touched = {axis.index for entry in applied for axis, _ in entry.adjustment.changes}
+        changes = {
+            k: (asked.values[k], trace.values[k])
+            for k in sorted(touched)
+            if asked.values[k] != trace.values[k]
+        }
+        if not changes and use is None:
+            return list(raw), {}, [], None
         return changed, changes, applied, use
 
     def accepts(self, i: int, raw: Sequence[Any], *, strict: bool = False, limit: int | None = None) -> bool:

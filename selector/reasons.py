@@ -88,7 +88,7 @@ _CODES = {
 
 def reasons_of(program: Program, i: int, trace: Trace, *, strict: bool = False) -> tuple[Reason, ...]:
     """Every reason for which candidate ``i`` refuses what ``trace`` describes; empty if it accepts."""
-    return tuple([*_declared(program, i, trace), *_rules(program, i, trace, strict)])
+    return (*_declared(program, i, trace), *_rules(program, i, trace, strict))
 
 
 def warnings_of(program: Program, i: int, trace: Trace) -> tuple[Warned, ...]:

@@ -140,7 +140,7 @@ class Report:
 
     def _raw(self) -> list[Any]:
         program = self.catalog.program
-        fields = dict(zip(self.request._axes, self.request._values))
+        fields = dict(zip(self.request._axes, self.request._values, strict=False))
         return program.template(self.environment.values(program.vocabulary), fields)
 
     def _view(self, i: int) -> tuple[Any, Adjusted | None, list[Reason]]:

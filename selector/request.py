@@ -51,7 +51,7 @@ class Request:
     def items(self) -> Iterable[tuple[Axis, Any]]:
         """The fields that differ from their defaults, in the vocabulary's order."""
         axes = self.vocabulary.axes
-        return ((axes[i], v) for i, v in zip(self._axes, self._values))
+        return ((axes[i], v) for i, v in zip(self._axes, self._values, strict=False))
 
     def to_dict(self) -> dict[str, Any]:
         """The fields that differ from their defaults, by canonical name, as plain JSON-able values."""
@@ -62,7 +62,7 @@ class Request:
         axis = self.vocabulary.find(name)
         if axis is None:
             raise KeyError(name)
-        for i, value in zip(self._axes, self._values):
+        for i, value in zip(self._axes, self._values, strict=False):
             if i == axis.index:
                 return value
         return axis.default if axis.same_as is None else self.get(axis.same_as)
@@ -74,7 +74,9 @@ class Request:
     def without(self, name: str) -> Request:
         """A copy with one field back at its default."""
         axis = self.vocabulary.find(name)
-        kept = [(i, v) for i, v in zip(self._axes, self._values) if axis is None or i != axis.index]
+        kept = [
+            (i, v) for i, v in zip(self._axes, self._values, strict=False) if axis is None or i != axis.index
+        ]
         return Request.of(self.vocabulary, tuple(i for i, _ in kept), tuple(v for _, v in kept))
 
     def within(self, vocabulary: Vocabulary) -> Request:

@@ -58,7 +58,7 @@ def load_kernel(candidate: Candidate) -> Any:
 def check_call(selection: Selection, got: Mapping[str, Any]) -> None:
     """Raise RequestError unless a call is what was selected for: no field differs, and no feature is used unasked."""
     vocabulary = selection.catalog.vocabulary
-    given = dict(zip(selection.request._axes, selection.request._values))
+    given = dict(zip(selection.request._axes, selection.request._values, strict=False))
     problems = []
     for name, raw in got.items():
         axis = vocabulary.find(name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from selector.schema_axes import TEXT, VERSION, Axis, Schema, read_axes
+from selector.schema_axes import TEXT, VERSION, Schema
 from selector.schema_manifest import manifest_schema
 from selector.schema_parts import (
     CANDIDATE,
@@ -32,9 +32,12 @@ from selector.schema_parts import (
     without_unused,
 )
 from selector.schema_vocabulary import vocabulary_schema
+from selector.schema_words import read_axes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from selector.schema_words import Axis
 
 __all__ = ["WRITTEN", "build", "render", "vocabulary_schema"]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from selector.schema_axes import BOOLEAN, TEXT, Axis, Schema, never
+from typing import TYPE_CHECKING
+
+from selector.schema_axes import BOOLEAN, TEXT, Schema, never
 from selector.schema_parts import (
     CANDIDATE,
     CONDITION,
@@ -21,6 +23,9 @@ from selector.schema_parts import (
     sequence,
     sources,
 )
+
+if TYPE_CHECKING:
+    from selector.schema_words import Axis
 
 
 def manifest_schema(axes: dict[str, Axis]) -> Schema:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from selector.schema_axes import TEXT, Axis, Schema, condition, forms, limit, value, word
+from selector.schema_axes import TEXT, Schema, condition, forms, limit, value, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from selector.schema_words import Axis
 
 NAME: Schema = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._+-]*$", "x-kind": "name"}
 CANDIDATE: Schema = {

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from selector.schema_axes import BOOLEAN, TEXT, TYPES, Schema, never
+from selector.schema_axes import BOOLEAN, TEXT, Schema, never
+from selector.schema_words import TYPES
 
 #: What every axis may say, whatever its type.
 _WORD_PATTERN = r"^[a-z][a-z0-9_]*$"

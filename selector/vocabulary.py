@@ -176,7 +176,7 @@ class Axis:
         self.derive: Any = raw.get("derive")
         self.words: Mapping[str, str] = raw.get("words", {})
         values = raw.get("values") or []
-        table: Mapping[str, Any] = values if isinstance(values, Mapping) else {v: None for v in values}
+        table: Mapping[str, Any] = values if isinstance(values, Mapping) else dict.fromkeys(values)
         self.values: tuple[str, ...] = tuple(table)
         self.tags: dict[str, frozenset[str]] = {}
         self._canon: dict[Any, Any] = {}
@@ -381,7 +381,27 @@ def _mentions(raw: Any, names: Mapping[str, Axis]) -> set[str]:
 
 #: Keys of conditions and derived axes under which further mentions stand.
 _STRUCTURE = frozenset(
-    "all any not when case tag table value else max min sum product gcd difference modulo floor_div ratio round_up".split()
+    [
+        "all",
+        "any",
+        "not",
+        "when",
+        "case",
+        "tag",
+        "table",
+        "value",
+        "else",
+        "max",
+        "min",
+        "sum",
+        "product",
+        "gcd",
+        "difference",
+        "modulo",
+        "floor_div",
+        "ratio",
+        "round_up",
+    ]
 )
 
 
@@ -427,7 +447,7 @@ class Vocabulary:
         while pending:
             ready = [i for i in pending if all(d in done for d in self.depends[i])]
             if not ready:
-                return tuple([*done, *pending]), tuple(self.axes[i].name for i in pending)
+                return (*done, *pending), tuple(self.axes[i].name for i in pending)
             done.update(dict.fromkeys(ready))
             pending = [i for i in pending if i not in done]
         return tuple(done), ()

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
+from selector.locations import manifests_root
 from selector.model_config.source import Json
 from selector.yaml_loader import load_file
 
 #: Operators of a condition on a field.
 OPERATORS = ("equal", "not", "given", "above", "ends")
-#: Operators of a schedule, and the keys each takes beside itself and `when`.
-SCHEDULES: Mapping[str, tuple[str, ...]] = {
-    "words": ("repeat",),
-    "letters": ("map", "repeat"),
-    "codes": ("map",),
-    "numbers": ("first", "then", "else"),
-    "period": ("offset", "then", "else"),
-    "from": ("then", "else"),
-    "blocks": ("no_op", "group", "then", "else"),
-    "all": (),
+#: Operators of a schedule: the keys each needs and may have, beside itself and `when`.
+SCHEDULES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "words": ((), ("repeat",)),
+    "letters": (("map",), ("repeat",)),
+    "codes": (("map",), ()),
+    "numbers": (("then", "else"), ("first",)),
+    "period": (("offset", "then", "else"), ()),
+    "from": (("then", "else"), ()),
+    "blocks": (("no_op", "group", "then", "else"), ()),
+    "all": ((), ()),
 }
 
 
@@ -121,10 +121,14 @@ class KVCache(NamedTuple):
 
 
 class Architectures(NamedTuple):
-    """The whole file. `words` has every spelling, `models` every model type."""
+    """The whole file. `words` has every spelling, `models` every model type.
+
+    `pack_axes` are axes that not every pack has; what is known of them is told apart from the request.
+    """
 
     components: tuple[Component, ...]
     inherited: frozenset[str]
+    pack_axes: frozenset[str]
     fields: Mapping[str, Mapping[str, tuple[str, ...]]]
     words: Mapping[str, Word]
     schedules: tuple[Schedule, ...]
@@ -137,11 +141,9 @@ class Architectures(NamedTuple):
 NOBODY = Model("", {}, {}, (), (), {}, True, 1, None)
 
 
-def default_path() -> Path:
-    """The file of this installation: in the package (a wheel), or beside it (a checkout)."""
-    package = Path(__file__).resolve().parent.parent
-    inside = package / "manifests" / "architectures.yaml"
-    return inside if inside.is_file() else package.parent / "manifests" / "architectures.yaml"
+def default_path() -> str:
+    """The file among the manifests in use."""
+    return os.path.join(manifests_root(), "architectures.yaml")
 
 
 _loaded: dict[tuple[str, int, int], Architectures] = {}

@@ -29,12 +29,13 @@ def decode_architectures(document: Document) -> Architectures:
     top = _Node(document, (), faults)
     top.keys(
         ("architectures", "components", "fields", "words", "models"),
-        ("source", "inherited", "schedules", "facts", "dtypes", "kv_cache"),
+        ("source", "inherited", "pack_axes", "schedules", "facts", "dtypes", "kv_cache"),
     )
     words = _words(top.child("words"))
     result = Architectures(
         components=tuple(_component(node) for node in top.child("components").entries()),
         inherited=frozenset(top.texts("inherited")),
+        pack_axes=frozenset(top.texts("pack_axes")),
         fields={name: _names(node) for name, node in top.child("fields").items()},
         words=words,
         schedules=tuple(_schedule(node, words) for node in top.child("schedules").entries()),
@@ -45,9 +46,18 @@ def decode_architectures(document: Document) -> Architectures:
         kv_cache=_kv_cache(top.child("kv_cache")),
         models=_models(top.child("models"), words),
     )
+    for component in top.child("components").entries():
+        _known(component.child("fields"), result.fields)
+    for _, word in top.child("words").items():
+        _known(word.child("fields"), result.fields)
     if faults:
         raise ManifestError(faults)
     return result
+
+
+def _known(node: _Node, tables: Mapping[str, object]) -> None:
+    if isinstance(node.value, str) and node.value not in tables:
+        node.fault(f"no such table of fields: {node.value}", f"known: {', '.join(tables)}")
 
 
 class _Node:
@@ -171,15 +181,30 @@ def _schedule(node: _Node, words: Mapping[str, Word]) -> Schedule:
         node.fault("needs exactly one of " + ", ".join(SCHEDULES))
         return Schedule("all", "", {}, ())
     operator = operators[0]
-    node.keys((operator,), ("when", *SCHEDULES[operator]))
-    named = [node.child(key) for key in ("then", "else")] + [child for _, child in node.child("map").items()]
+    needed, allowed = SCHEDULES[operator]
+    node.keys((operator, *needed), ("when", *allowed))
+    operand = node.child(operator)
+    if not (operator == "period" and isinstance(operand.value, int)):
+        operand.is_text()
+    kinds = [node.child(key) for key in ("then", "else")] + [child for _, child in node.child("map").items()]
     if operator == "all":
-        named.append(node.child("all"))
-    for child in named:
+        kinds.append(operand)
+    for child in kinds:
         if child.value is not None and child.is_text() and str(child.value) not in words:
             child.fault(f"no such kind of layer: {child.value}", f"known: {', '.join(words)}")
-    options = {key: node.child(key).value for key in SCHEDULES[operator]}
-    return Schedule(operator, node.child(operator).value, options, _condition(node.child("when")))
+    options = {key: node.child(key).value for key in (*needed, *allowed)}
+    if "repeat" in options:
+        options["repeat"] = node.flag("repeat")
+    if "first" in options:
+        options["first"] = node.number("first", 0)
+    if "no_op" in options:
+        options["no_op"] = [*node.texts("no_op")]
+    if "group" in options:
+        node.child("group").is_text()
+    offset = node.child("offset")
+    if offset.value is not None and (isinstance(offset.value, bool) or not isinstance(offset.value, int)):
+        offset.is_text()
+    return Schedule(operator, operand.value, options, _condition(node.child("when")))
 
 
 def _words(node: _Node) -> Mapping[str, Word]:

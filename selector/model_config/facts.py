@@ -67,7 +67,7 @@ def conclusions(facts: Iterable[Fact], section: Section, word: str, because: str
     """
     axes: dict[str, Value] = {}
     for fact in facts:
-        if fact.layers and word not in fact.layers or not holds(fact.when, section):
+        if (fact.layers and word not in fact.layers) or not holds(fact.when, section):
             continue
         origins = [found.origin for check in fact.when if (found := section.find((check.field,)))]
         if because is not None:

@@ -18,6 +18,9 @@ from selector.model_config.section import (
 )
 from selector.model_config.source import Json
 
+#: Origin of a schedule that no field and no architecture asks for.
+DEFAULT = "the default"
+
 
 class Plan(NamedTuple):
     """The word of each layer, where that comes from, and layers' own query heads per key/value head."""
@@ -142,14 +145,15 @@ def _words(context: _Context, schedule: Schedule) -> Outcome | None:
 
 
 def _letters(context: _Context, schedule: Schedule) -> Outcome | None:
-    """A text with a letter for each layer. A number under the same name belongs to another schedule."""
+    """A text with a letter for each layer. A number under the name of a repeated one is another schedule's."""
     found = context.field(schedule)
-    if found is None or isinstance(found.value, int) and schedule.options["repeat"]:
+    repeat = bool(schedule.options["repeat"])
+    if found is None or (repeat and not isinstance(found.value, str)):
         return None
     if not isinstance(found.value, str):
         raise context.section.fail(found.field, f"is {shown(found.value)}, expected text")
     letters = found.value
-    if schedule.options["repeat"]:
+    if repeat:
         letters = letters[:MAX_LAYERS] * (context.layers // len(letters) + 1)
     if len(letters) < context.layers:
         raise context.section.fail(found.field, f"has {len(letters)} letters for {context.layers} layers")
@@ -278,7 +282,7 @@ def _blocks(context: _Context, schedule: Schedule) -> Outcome | None:
 
 def _all(context: _Context, schedule: Schedule) -> Outcome | None:
     """All layers are of one kind."""
-    origin = f"architecture {context.model.name}" if schedule in context.model.schedules else "the default"
+    origin = f"architecture {context.model.name}" if schedule in context.model.schedules else DEFAULT
     return [context.data.words[str(schedule.operand)]] * context.layers, origin, {}
 
 

@@ -113,7 +113,7 @@ class _Reader:
         else:
             raise self._fail(
                 field,
-                f"asks for a {bits}-bit {shown(kind)} KV cache, which has no name here",
+                f"asks for {bits}-bit numbers of type {shown(kind)}, which have no name here",
                 _HINT,
             )
         if strategy is not None and strategy not in (
@@ -131,7 +131,7 @@ class _Reader:
 
     def _algorithm(self, name: Json, field: str) -> CacheFormat | None:
         """ModelOpt's form: the name of a format."""
-        if name is None or isinstance(name, str) and name.lower() in ("", "none"):
+        if name is None or (isinstance(name, str) and name.lower() in ("", "none")):
             return None
         dtype = self.data.algorithms.get(name.lower()) if isinstance(name, str) else None
         if dtype is None:

@@ -71,7 +71,7 @@ def _read(source: Source, data: Architectures, asked: Asked) -> ModelConfig:
             unread.append((component.name, str(error)))
             continue
         notes += [f"{model.name}: {model.note}" for model in part.models if model.note is not None]
-        known = known or bool(part.models) and not component.optional
+        known = known or (bool(part.models) and not component.optional)
     architecture = _architecture(source)
     if not known:
         name = parts.top.model_type or architecture or "this architecture"

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from selector.model_config.architectures import Architectures, Word
 from selector.model_config.errors import ConfigError
 from selector.model_config.facts import Value, conclusions
-from selector.model_config.heads import Split, join_fields, read_heads
+from selector.model_config.heads import Layer, Split, join_fields, read_heads
+from selector.model_config.layers import DEFAULT
 from selector.model_config.parts import Part
 from selector.model_config.quantization import CacheFormat, read_cache_format
 from selector.model_config.results import LayerKind
@@ -56,27 +57,31 @@ class Requests:
         name = part.component.name
         notes: tuple[str, ...] = () if word.note is None else (word.note,)
         if not word.attention:
-            return LayerKind(word.kind, name, 0, (), {}, {}, notes, attention=False)
-        axes = {axis: Value(value, f"{name} layers") for axis, value in part.component.axes.items()}
-        axes.update({axis: Value(value, f"a {word.kind} layer") for axis, value in word.axes.items()})
+            return LayerKind(word.kind, name, 0, (), {}, {}, {}, notes, attention=False)
+        axes = {
+            axis: Value(value, f"default of {name} layers") for axis, value in part.component.axes.items()
+        }
+        axes.update({axis: Value(value, _whence(part)) for axis, value in word.axes.items()})
         facts = self._facts(part, word)
         own = self.data.fields.get(word.fields or "", {}) if part.component.scheduled else {}
         fields = join_fields(own, part.fields)
         latent = all(model.latent for model in part.models)
         split = Split(self.asked.tp, part.component.optional)
         group, layers = part.plan.groups.get(layer), len(part.plan.words)
-        heads, split_notes = read_heads(part.section, fields, layer, layers, group, latent, facts, split)
+        described = Layer(part.section, fields, part.fields, layer, layers, group)
+        heads, split_notes = read_heads(described, latent, facts, split)
         axes.update({axis: value for axis, value in facts.items() if axis not in heads})
         axes.update(heads)
         axes["dtype"] = part.dtype
         axes.update(self._sparse(part, fields, axes))
-        if part.component.cache and axes["attn_type"].value != "encoder_only":
+        if part.component.cache and axes.get("attn_type", _NO).value != "encoder_only":
             cache, cache_notes = self._cache()
             axes.update(cache)
             notes += cache_notes
         width = part.window.width if axes.get("sliding_window", _NO).value is True else None
         if width is not None and 0 < part.context <= width:
             notes += (f"the window of {width} tokens is no narrower than the context of {part.context}",)
+        extra = {axis: axes.pop(axis).value for axis in sorted(self.data.pack_axes & axes.keys())}
         axes.update({axis: Value(value, YOU) for axis, value in self.asked.given.items()})
         return LayerKind(
             kind=_label(part, word, axes),
@@ -87,6 +92,7 @@ class Requests:
             origin={axis: value.origin for axis, value in axes.items()},
             notes=split_notes + notes,
             window=width,
+            extra=extra,
         )
 
     def _facts(self, part: Part, word: Word) -> dict[str, Value]:
@@ -134,11 +140,17 @@ class Requests:
         return self.data.kv_cache.algorithms.get(name, name) == stored.dtype
 
 
+def _whence(part: Part) -> str:
+    """What says of which kind a layer is: the list of layers, else the window that they all have."""
+    found = part.window.found
+    return found.origin if part.plan.origin == DEFAULT and found is not None else part.plan.origin
+
+
 def _label(part: Part, word: Word, axes: Mapping[str, Value]) -> str:
     """What people call such a layer."""
     if axes.get("mla", _NO).value is True:
         words = [("sparse", "sparse"), ("sliding_window", "sliding")]
         return " ".join(["MLA", *(text for axis, text in words if axes.get(axis, _NO).value is True)])
-    if part.component.scheduled and axes["attn_type"].value == "encoder_only":
+    if part.component.scheduled and axes.get("attn_type", _NO).value == "encoder_only":
         return "encoder" if axes.get("sliding_window", _NO).value is not True else "encoder, sliding"
     return word.kind

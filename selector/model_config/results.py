@@ -13,7 +13,8 @@ class LayerKind(NamedTuple):
     `kind` is for people ("sliding attention"), `part` the part of the model (text, vision, ...), `indices`
     the layers' numbers in that part, from 0. `request` maps axes to values for one rank, `origin` each of
     these axes to where its value comes from. Layers without attention are counted: their `attention` is
-    false and their request empty. `window` is the width of the sliding window in tokens.
+    false and their request empty. `window` is the width of the sliding window in tokens. `extra` has axes
+    that only some packs have, for those whose vocabulary knows them.
     """
 
     kind: str
@@ -22,6 +23,7 @@ class LayerKind(NamedTuple):
     indices: tuple[int, ...]
     request: dict[str, Json]
     origin: dict[str, str]
+    extra: dict[str, Json]
     notes: tuple[str, ...] = ()
     attention: bool = True
     window: int | None = None
