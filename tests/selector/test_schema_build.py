@@ -13,8 +13,8 @@ import pytest
 from jsonschema import Draft7Validator
 
 from selector import schema_build
-from selector.schema_axes import read_axes
 from selector.schema_build import WRITTEN, build, main, render
+from selector.schema_words import read_axes
 from selector.validate import load_valid, validate
 from selector.yaml_loader import load_file, load_text
 from tests.selector.schema_samples import FILES, SCHEMAS, VOCABULARY, data_of
