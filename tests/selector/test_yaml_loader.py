@@ -546,15 +546,14 @@ def test_thirty_manifests_take_milliseconds() -> None:
     )
     text = "manifest: 1\nrules:\n" + entry * 18
     assert len(text) > 2500
-    best = min(_seconds(text) for _ in range(5))
-    assert best < 0.040 * 3  # 14 ms measured on a quiet machine; the rest is for a busy one
+    assert min(_seconds(text) for _ in range(5)) < 0.040  # of processor time; 14 ms measured
 
 
 def _seconds(text: str) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(30):
         load_text(text, "f.yaml")
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 # -- errors ---------------------------------------------------------------------------------------------------------
