@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
+
+from selector.errors import SelectorError
 
 Row: TypeAlias = Mapping[str, Any]
 """One recorded decision."""
@@ -66,7 +68,7 @@ def read_rows(path: Path, limit: int | None = None) -> Iterator[Row]:
 
 def compare_rows(
     name: str,
-    rows: Iterator[Row],
+    rows: Iterable[Row],
     fields: tuple[str, ...],
     compare: Callable[[Row], Iterator[Difference]],
 ) -> Result:
@@ -76,7 +78,7 @@ def compare_rows(
     for count, row in enumerate(rows, 1):
         try:
             differences = tuple(compare(row))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, SelectorError) as error:
             differences = tuple(Difference(field, "an answer", f"cannot map: {error!r}") for field in fields)
         if differences:
             mismatches.append(Mismatch(count, differences, row))

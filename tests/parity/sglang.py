@@ -5,7 +5,7 @@ A row has `env.platform`, `request`, `error` and `selected` (`prefill`, `decode`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,7 +108,12 @@ def compare_row(judge: Judge, row: Row) -> Iterator[Difference]:
             yield Difference(field, wanted.get(field), got)
 
 
+def compare(rows: Iterable[Row]) -> Result:
+    """Compare rows."""
+    judge = engine("sglang")
+    return compare_rows("sglang", rows, FIELDS, lambda row: compare_row(judge, row))
+
+
 def compare_file(path: Path, limit: int | None = None) -> Result:
     """Compare the rows of a file, at most `limit`."""
-    judge = engine("sglang")
-    return compare_rows("sglang", read_rows(path, limit), FIELDS, lambda row: compare_row(judge, row))
+    return compare(read_rows(path, limit))

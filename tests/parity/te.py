@@ -6,7 +6,7 @@ because the recorded code mostly stops at its first reason).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -196,7 +196,12 @@ def compare_row(judge: Judge, row: Row) -> Iterator[Difference]:
             yield Difference("disabled", {name: named}, {name: sorted(got)})
 
 
+def compare(rows: Iterable[Row]) -> Result:
+    """Compare rows."""
+    judge = engine("transformer_engine")
+    return compare_rows("te", rows, FIELDS, lambda row: compare_row(judge, row))
+
+
 def compare_file(path: Path, limit: int | None = None) -> Result:
     """Compare the rows of a file, at most `limit`."""
-    judge = engine("transformer_engine")
-    return compare_rows("te", read_rows(path, limit), FIELDS, lambda row: compare_row(judge, row))
+    return compare(read_rows(path, limit))
