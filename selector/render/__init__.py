@@ -1,0 +1,1 @@
+"""Renderers of reports: siblings over the same evidence, none privileged."""
