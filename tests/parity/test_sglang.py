@@ -91,7 +91,7 @@ def test_a_page_size_left_open_is_filled(catalog: Catalog) -> None:
 
 
 def test_phases_of_a_decoder_only_backend(catalog: Catalog) -> None:
-    fields = {"mla": True, "block_size": 64}
+    fields: dict[str, Any] = {"mla": True, "block_size": 64}
     assert runs(report(catalog, "sm100", "cutedsl_mla", phase="decode", **fields)) == ("cutedsl_mla", None)
     assert runs(report(catalog, "sm100", "cutedsl_mla", phase="prefill", **fields)) == ("trtllm_mla", None)
     assert runs(report(catalog, "sm120", "cutedsl_mla", phase="prefill", **fields)) is None
