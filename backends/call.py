@@ -11,7 +11,8 @@ lengths, ``p = i + sk - sq`` the position of the query among the keys):
 6. ``window=(left, right)`` keeps ``p - left <= j <= p + right``, both ends included;
 7. softmax over ``j``; a head's ``sinks`` logit joins the denominator and carries no value; dropout; times ``v_scale * v``.
 
-A row that may attend to nothing gives 0, and a log-sum-exp of ``-inf`` (of the sink's logit where there is one).
+The log-sum-exp is that of the denominator, the sink included. A row that may attend to nothing gives 0, and a
+log-sum-exp of ``-inf`` (of the sink's logit where there is one).
 """
 
 from __future__ import annotations
@@ -266,9 +267,10 @@ def make_call(
 def request_fields(call: Call) -> dict[str, object]:
     """The selector's axes that this call needs, by their names in the vocabulary.
 
-    An fp8 cache is always named, also where the query is fp8 too: ``auto`` means a cache that is not quantised.
+    An fp8 cache is always named, also where the query is fp8 too: ``auto`` means a cache that is not quantised. Lengths
+    appear as classes, so that a growing cache does not change the request.
     """
-    q, k = call.q, call.k
+    q, k, mask, window = call.q, call.k, call.mask, call.window
     fields: dict[str, object] = {
         "device": q.device.type,
         "head_size": q.shape[-1],
@@ -279,11 +281,16 @@ def request_fields(call: Call) -> dict[str, object]:
         "kv_cache_dtype": DTYPE_NAMES[k.dtype] if k.dtype in FP8_DTYPES else "auto",
         "layout": call.layout,
         "causal": call.causal,
-        "sliding_window": call.window is not None,
+        "query_length": _query_length(call.max_seqlen_q, call.max_seqlen_k),
+        "kv_length": "many" if call.max_seqlen_k > 1 else "one" if call.max_seqlen_k == 1 else "empty",
+        "sliding_window": window is not None,
+        "window_right": window is not None and window[1] is not None,
         "softcap": call.softcap is not None,
         "alibi": call.alibi_slopes is not None,
         "sinks": call.sinks is not None,
-        "custom_mask": call.mask is not None,
+        "custom_mask": mask is not None,
+        "mask_bias": mask is not None and mask.dtype != torch.bool,
+        "mask_grad": mask is not None and mask.requires_grad and torch.is_grad_enabled(),
         "lse": call.return_lse,
         "dropout": call.dropout_p > 0.0,
         "training": call.training,
@@ -293,3 +300,11 @@ def request_fields(call: Call) -> dict[str, object]:
     if call.block_table is not None:
         fields["block_size"] = k.shape[1]
     return fields
+
+
+def _query_length(queries: int, keys: int) -> str:
+    if queries == 0:
+        return "empty"
+    if queries == 1:
+        return "one"
+    return "same" if queries == keys else "shorter" if queries < keys else "longer"

@@ -1,0 +1,121 @@
+"""How far a correct kernel may be from the float64 reference: bounds derived from the formats, not tuned.
+
+Notation: ``u`` is the unit roundoff of the call's dtype (half its epsilon), ``a`` that of the accumulator (float32,
+float64 for a float64 call), ``L`` the keys a row can see, ``D`` the head size, ``V`` the largest ``|v|``, and ``S`` the
+largest value that the sum ``scale * sum(|q| * |k|)`` can take (at most ``|scale| * max|q| * max|k|``, Euclidean norms).
+
+1. A score is a sum of ``D`` products: its error is at most ``(D + 2) a S`` whatever the order of summation (Higham,
+   *Accuracy and Stability of Numerical Algorithms*, section 3.1), plus one rounding for each thing done to it
+   (softcap, ALiBi, bias), of the size of what is added. Call it ``e``.
+2. A weight is ``exp(score - max)``: its relative error is at most ``2 e`` (its own score and the maximum's, to first
+   order) plus the exponential's few ``a`` and the score's own rounding, ``a |score|``.
+3. The denominator sums ``L`` weights: relative error ``(L + 1) a``. A kernel that works block by block also rescales,
+   a few ``a`` a block, which ``L a`` covers.
+4. Tensor cores and their kind take the weights in the call's dtype: relative error ``u``.
+5. The weighted sum of ``L`` values adds ``(L + 1) a``, and the result is rounded to the call's dtype: ``u``.
+
+The weights sum to at most 1, so the output's absolute error is at most ``V`` times the sum of the relative ones. First
+order bounds leave out products of errors; where ``e`` is not small (``S`` of 10**4 and more in float32) they do not
+hold and ``exp(2 e) - 1`` stands in for ``2 e``, which keeps the bound honest: it becomes vacuous, not wrong. An output is
+never more than ``2 V`` away.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from backends.call import Call, Scale
+
+__all__ = ["Bounds", "bounds_of", "error_bounds"]
+
+
+class Bounds(NamedTuple):
+    """The largest absolute errors a correct kernel can show."""
+
+    out: float
+    lse: float
+
+
+def error_bounds(
+    dtype: torch.dtype,
+    head_size: int,
+    kv_length: int,
+    *,
+    score: float,
+    value: float,
+    added: float = 0.0,
+) -> Bounds:
+    """The bounds of the module's text.
+
+    ``dtype`` is the coarsest format a kernel may hold weights in (the query's, or the cache's where that is fp8),
+    ``score`` is ``S``, ``value`` is ``V``, ``added`` the largest magnitude that softcap, ALiBi, a bias or a sink
+    brings to a score.
+    """
+    roundoff = unit_roundoff(dtype)
+    accumulator = unit_roundoff(torch.float64 if dtype == torch.float64 else torch.float32)
+    # factor 4: scale, softcap's tanh (a few ulp) and the additions round separately
+    scores = accumulator * ((head_size + 2) * score + 4.0 * (score + added))
+    weights = math.expm1(min(2.0 * scores + accumulator * (score + added + 8.0), 700.0))
+    sums = 2.0 * (kv_length + 1) * accumulator
+    out = value * min(weights + sums + 2.0 * roundoff * (1.0 + weights), 2.0)
+    size = score + added + math.log(max(kv_length, 1))
+    # the log-sum-exp is handed out in float32, also by a float64 kernel
+    lse = scores + (kv_length + 2) * accumulator + 2.0 * unit_roundoff(torch.float32) * size
+    return Bounds(out + torch.finfo(_stored(dtype)).smallest_normal, lse)
+
+
+def bounds_of(call: Call) -> Bounds:
+    """The bounds for one call; reads the tensors, so it waits for a device."""
+    scale = abs(call.softmax_scale)
+    score = scale * _norm(call.q, call.q_scale) * _norm(call.k, call.k_scale)
+    value = _largest(call.v, call.v_scale)
+    added = call.softcap or 0.0
+    if call.alibi_slopes is not None:
+        added += float(call.alibi_slopes.abs().max()) * max(call.max_seqlen_q, call.max_seqlen_k)
+    if call.mask is not None and call.mask.dtype != torch.bool:
+        # a magnitude near the format's limit is a mask in disguise: it takes part in no sum that matters
+        finite = call.mask.detach().double().abs()
+        finite = finite[finite < 1e4]
+        added += float(finite.max()) if finite.numel() else 0.0
+    if call.sinks is not None:
+        added += float(call.sinks.detach().abs().max())
+    coarsest = max(call.q.dtype, call.k.dtype, key=unit_roundoff)
+    return error_bounds(coarsest, call.head_size, call.max_seqlen_k, score=score, value=value, added=added)
+
+
+def unit_roundoff(dtype: torch.dtype) -> float:
+    """Half the distance from 1 to the next number."""
+    return float(torch.finfo(dtype).eps) / 2.0
+
+
+def _stored(dtype: torch.dtype) -> torch.dtype:
+    return torch.bfloat16 if dtype.itemsize == 1 else dtype
+
+
+def _norm(x: Tensor, scale: Scale) -> float:
+    """The largest Euclidean norm of a head's vector; what is not finite (padding of a cache) is left out."""
+    if not x.numel():
+        return 0.0
+    norms = torch.linalg.vector_norm(x.detach().double(), dim=-1) * _factor(scale)
+    norms = norms[torch.isfinite(norms)]
+    return float(norms.max()) if norms.numel() else 0.0
+
+
+def _largest(x: Tensor, scale: Scale) -> float:
+    if not x.numel():
+        return 0.0
+    sizes = x.detach().double().abs().amax(-1) * _factor(scale)
+    sizes = sizes[torch.isfinite(sizes)]
+    return float(sizes.max()) if sizes.numel() else 0.0
+
+
+def _factor(scale: Scale) -> Tensor:
+    if isinstance(scale, torch.Tensor):
+        return scale.detach().double().abs().reshape(-1)
+    return torch.tensor(1.0 if scale is None else abs(scale), dtype=torch.float64)
