@@ -149,15 +149,10 @@ class Case(NamedTuple):
         return self.otherwise.value(values, atoms)
 
 
-class Expr(NamedTuple):
-    """Only a name for the union of the expressions above."""
-
-    def value(self, values: Sequence[Any], atoms: int) -> Any:
-        """The expression's value."""
-        raise TypeError("an expression is one of the records of this module")
+Expr = Literal | Ref | Operation | Element | Tag | Table | Case
 
 
-def inputs(expr: Any) -> tuple[set[int], set[int]]:
+def inputs(expr: Expr) -> tuple[set[int], set[int]]:
     """The axes whose values, and the axes whose atoms, an expression reads."""
     if isinstance(expr, Literal):
         return set(), set()
@@ -165,7 +160,7 @@ def inputs(expr: Any) -> tuple[set[int], set[int]]:
         return {expr.axis}, set()
     values: set[int] = set()
     atoms: set[int] = set()
-    parts: list[Any]
+    parts: list[Expr]
     if isinstance(expr, Operation):
         parts = list(expr.operands)
     else:
@@ -179,7 +174,7 @@ def inputs(expr: Any) -> tuple[set[int], set[int]]:
     return values, atoms
 
 
-def specialise(expr: Any, known: int, true: int, constants: Mapping[int, Any]) -> Any:
+def specialise(expr: Expr, known: int, true: int, constants: Mapping[int, Any]) -> Expr:
     """Partial evaluation: settled atoms and constant axes are folded in."""
     if isinstance(expr, (Ref, Element, Tag, Table)):
         if expr.axis in constants:
@@ -191,7 +186,7 @@ def specialise(expr: Any, known: int, true: int, constants: Mapping[int, Any]) -
         folded = Operation(expr.op, operands)
         return Literal(folded.value((), 0)) if all(isinstance(o, Literal) for o in operands) else folded
     if isinstance(expr, Case):
-        entries = []
+        entries: list[CaseEntry] = []
         for entry in expr.entries:
             definite = simplify(entry.definite, known, true)
             possible = simplify(entry.possible, known, true)
@@ -206,13 +201,13 @@ def specialise(expr: Any, known: int, true: int, constants: Mapping[int, Any]) -
     return expr
 
 
-def _case(entries: list[CaseEntry], otherwise: Any) -> Any:
+def _case(entries: list[CaseEntry], otherwise: Expr) -> Expr:
     if not entries:
         return otherwise
     return Case(tuple(entries), otherwise)
 
 
-def parse(raw: Any, axis: Axis, vocabulary: Vocabulary, atoms: AtomTable, report: Report, path: Path) -> Any:
+def parse(raw: Any, axis: Axis, vocabulary: Vocabulary, atoms: AtomTable, report: Report, path: Path) -> Expr:
     """The expression of a raw `derive`. Mistakes go to ``report``; the result is then a null literal."""
     return _Parser(axis, vocabulary, atoms, report).expression(raw, path, top=True)
 
@@ -221,7 +216,7 @@ class _Parser:
     def __init__(self, axis: Axis, vocabulary: Vocabulary, atoms: AtomTable, report: Report) -> None:
         self.axis, self.vocabulary, self.atoms, self.report = axis, vocabulary, atoms, report
 
-    def expression(self, raw: Any, path: Path, top: bool = False) -> Any:
+    def expression(self, raw: Any, path: Path, top: bool = False) -> Expr:
         if not isinstance(raw, Mapping):
             if (
                 isinstance(raw, str)
@@ -243,7 +238,7 @@ class _Parser:
             return Literal(None)
         return form(self, raw, path)
 
-    def reference(self, name: Any, path: Path) -> Any:
+    def reference(self, name: Any, path: Path) -> Expr:
         axis = self.find(name, path)
         return Literal(None) if axis is None else Ref(axis.index)
 
@@ -254,18 +249,18 @@ class _Parser:
             self.report(path, f"unknown axis {name!r}", f"did you mean {near}?" if near else None)
         return axis
 
-    def literal(self, raw: Any, path: Path) -> Any:
+    def literal(self, raw: Any, path: Path) -> Literal:
         try:
             return Literal(self.axis.canonical(raw))
         except ValueError as error:
             self.report(path, str(error), getattr(error, "hint", None))
             return Literal(None)
 
-    def operation(self, op: str, raw: Any, path: Path) -> Any:
+    def operation(self, op: str, raw: Any, path: Path) -> Expr:
         if not isinstance(raw, list) or not raw or (op in BINARY and len(raw) != 2):
             self.report(path, f"{op} takes a list of {'two operands' if op in BINARY else 'operands'}", None)
             return Literal(None)
-        operands = []
+        operands: list[Expr] = []
         for i, item in enumerate(raw):
             if isinstance(item, int) and not isinstance(item, bool):
                 operands.append(Literal(item))
@@ -275,10 +270,10 @@ class _Parser:
                 operands.append(self.expression(item, (*path, i)))
         return Operation(op, tuple(operands))
 
-    def form_axis(self, raw: Mapping[str, Any], path: Path) -> Any:
+    def form_axis(self, raw: Mapping[str, Any], path: Path) -> Expr:
         return self.reference(raw["axis"], (*path, "axis"))
 
-    def form_element(self, raw: Mapping[str, Any], path: Path) -> Any:
+    def form_element(self, raw: Mapping[str, Any], path: Path) -> Expr:
         entry = raw["element"]
         if not isinstance(entry, list) or len(entry) != 2 or entry[1] not in (0, 1):
             self.report((*path, "element"), "element takes [pair axis, 0 or 1]", None)
@@ -286,7 +281,7 @@ class _Parser:
         axis = self.find(entry[0], (*path, "element", 0))
         return Literal(None) if axis is None else Element(axis.index, entry[1])
 
-    def form_tag(self, raw: Mapping[str, Any], path: Path) -> Any:
+    def form_tag(self, raw: Mapping[str, Any], path: Path) -> Expr:
         entry = raw["tag"]
         if not isinstance(entry, Mapping) or set(entry) != {"axis", "tag"}:
             self.report((*path, "tag"), "tag takes {axis: ..., tag: ...}", None)
@@ -301,7 +296,7 @@ class _Parser:
                 members |= axis.tags[tag]
         return Literal(None) if axis is None else Tag(axis.index, frozenset(members))
 
-    def form_table(self, raw: Mapping[str, Any], path: Path) -> Any:
+    def form_table(self, raw: Mapping[str, Any], path: Path) -> Expr:
         entry = raw["table"]
         if not isinstance(entry, Mapping) or not {"axis", "map"} <= set(entry) <= {"axis", "map", "else"}:
             self.report((*path, "table"), "table takes {axis: ..., map: {...}, else: ...}", None)
@@ -319,15 +314,15 @@ class _Parser:
         otherwise = self.literal(entry.get("else", self.axis.neutral), (*path, "table", "else"))
         return Table(axis.index, tuple(entries), otherwise.constant)
 
-    def form_when(self, raw: Mapping[str, Any], path: Path) -> Any:
+    def form_when(self, raw: Mapping[str, Any], path: Path) -> Expr:
         return Case((self.entry(raw["when"], (*path, "when"), Literal(True)),), Literal(False))
 
-    def entry(self, raw: Any, path: Path, result: Any) -> CaseEntry:
+    def entry(self, raw: Any, path: Path, result: Expr) -> CaseEntry:
         condition = parse_condition(raw, self.vocabulary, self.report, path)
         definite = self.atoms.node(condition, strict=False)
         return CaseEntry(definite, self.atoms.node(condition, strict=True), result, condition)
 
-    def form_case(self, raw: Mapping[str, Any], path: Path) -> Any:
+    def form_case(self, raw: Mapping[str, Any], path: Path) -> Expr:
         items = raw["case"]
         if not isinstance(items, list):
             self.report((*path, "case"), "case takes a list of {when, value}", None)
@@ -346,7 +341,7 @@ class _Parser:
         return Case(tuple(entries), otherwise)
 
 
-_FORMS: dict[str, Callable[[_Parser, Mapping[str, Any], Path], Any]] = {
+_FORMS: dict[str, Callable[[_Parser, Mapping[str, Any], Path], Expr]] = {
     "axis": _Parser.form_axis,
     "element": _Parser.form_element,
     "tag": _Parser.form_tag,

@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from selector.vocabulary import Packages, PackageState
+
+if TYPE_CHECKING:
+    from selector.environment import Environment
 
 __all__ = ["probe"]
 
 
-def probe(root: str | None = None) -> Any:
+def probe(root: str | None = None) -> Environment:
     """The environment of this machine. Facts that cannot be found out are left unknown."""
     from selector.environment import Environment
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from selector.preferences import Preference
 from selector.reasons import Reason, Warned, adjustment_reasons, reasons_of, warnings_of
@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from selector.catalog import Catalog
     from selector.environment import Environment
     from selector.manifest import Candidate
+    from selector.program import Trace
     from selector.request import Request
     from selector.selection import Outcome
 
 __all__ = ["Adjusted", "Ranked", "Report"]
+
+T = TypeVar("T")
 
 #: Version of the JSON form.
 FORMAT = 1
@@ -123,7 +126,7 @@ class Report:
         }
 
     @property
-    def trace(self) -> Any:
+    def trace(self) -> Trace:
         """The full evaluation of the request as asked."""
         return self._once("trace", lambda: self.catalog.program.trace(self._raw(), strict=self.strict))
 
@@ -133,17 +136,18 @@ class Report:
 
     # -- computing ----------------------------------------------------------------------------------------------------
 
-    def _once(self, key: str, make: Any) -> Any:
+    def _once(self, key: str, make: Callable[[], T]) -> T:
         if key not in self._kept:
             self._kept[key] = make()
-        return self._kept[key]
+        kept: T = self._kept[key]
+        return kept
 
     def _raw(self) -> list[Any]:
         program = self.catalog.program
         fields = dict(zip(self.request._axes, self.request._values, strict=False))
         return program.template(self.environment.values(program.vocabulary), fields)
 
-    def _view(self, i: int) -> tuple[Any, Adjusted | None, list[Reason]]:
+    def _view(self, i: int) -> tuple[Trace, Adjusted | None, list[Reason]]:
         """The trace a candidate is judged on, its adjustment, and strict selection's objections to that."""
         program = self.catalog.program
         if not program.adjust[i]:

@@ -238,7 +238,7 @@ class Axis:
 
 def _canonical_bool(axis: Axis, value: Any) -> bool:
     if value is True or value is False:
-        return value  # type: ignore[no-any-return]
+        return bool(value)
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     raise ValueProblem(f"{axis.name} is {axis.allowed()}, not {shown(value)}")

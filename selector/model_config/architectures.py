@@ -120,6 +120,17 @@ class KVCache(NamedTuple):
     attention_targets: tuple[str, ...]
 
 
+class PerLayer(NamedTuple):
+    """The field with what is other for single layers. `without` in it lists what a layer goes without; where that
+    is one of `attention`, the layer is of kind `word`.
+    """
+
+    field: str
+    without: str
+    attention: tuple[str, ...]
+    word: str
+
+
 class Architectures(NamedTuple):
     """The whole file. `words` has every spelling, `models` every model type.
 
@@ -135,6 +146,7 @@ class Architectures(NamedTuple):
     facts: tuple[Fact, ...]
     dtypes: Mapping[str, str]
     kv_cache: KVCache
+    per_layer: PerLayer
     models: Mapping[str, Model]
 
 

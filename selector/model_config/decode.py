@@ -15,6 +15,7 @@ from selector.model_config.architectures import (
     Fact,
     KVCache,
     Model,
+    PerLayer,
     Schedule,
     Scheme,
     Word,
@@ -28,7 +29,7 @@ def decode_architectures(document: Document) -> Architectures:
     faults: list[Fault] = []
     top = _Node(document, (), faults)
     top.keys(
-        ("architectures", "components", "fields", "words", "models"),
+        ("architectures", "components", "fields", "words", "models", "per_layer"),
         ("source", "inherited", "pack_axes", "schedules", "facts", "dtypes", "kv_cache"),
     )
     words = _words(top.child("words"))
@@ -44,6 +45,7 @@ def decode_architectures(document: Document) -> Architectures:
             spelling: name for name, node in top.child("dtypes").items() for spelling in node.own_texts()
         },
         kv_cache=_kv_cache(top.child("kv_cache")),
+        per_layer=_per_layer(top.child("per_layer"), words),
         models=_models(top.child("models"), words),
     )
     for component in top.child("components").entries():
@@ -247,6 +249,14 @@ def _component(node: _Node) -> Component:
         cache=node.flag("cache"),
         axes=node.mapping("set"),
     )
+
+
+def _per_layer(node: _Node, words: Mapping[str, Word]) -> PerLayer:
+    node.keys(("field", "without", "attention", "word"), ())
+    word = node.text("word") or ""
+    if word not in words:
+        node.child("word").fault(f"no such kind of layer: {word}")
+    return PerLayer(node.text("field") or "", node.text("without") or "", node.texts("attention"), word)
 
 
 def _kv_cache(node: _Node) -> KVCache:

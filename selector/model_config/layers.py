@@ -192,8 +192,8 @@ def _mapped(context: _Context, schedule: Schedule, found: Found, codes: list[Jso
 
 
 def _numbers(context: _Context, schedule: Schedule) -> Outcome | None:
-    """A list of the layers of one kind, numbered from `first`."""
-    found = context.field(schedule)
+    """A list of the layers of one kind, numbered from `first`; it may be empty."""
+    found = context.section.find((str(schedule.operand),))
     if found is None:
         return None
     if not isinstance(found.value, list):

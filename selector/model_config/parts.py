@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from selector.model_config.architectures import NOBODY, Architectures, Component, Model
+from selector.model_config.architectures import NOBODY, Architectures, Component, Model, Word
 from selector.model_config.errors import ConfigError, shown
 from selector.model_config.facts import Value
 from selector.model_config.heads import join_fields
@@ -22,7 +22,8 @@ class Part(NamedTuple):
 
     `models` has the entry of the whole model's type and then that of the part's own, `fields` the names of
     quantities, `context` the longest sequence in tokens (read only where there is a window), `varies` whether
-    some quantity is a list with a value for each layer.
+    some quantity is a list with a value for each layer. `other` holds the sections of layers with fields of
+    their own.
     """
 
     component: Component
@@ -34,6 +35,7 @@ class Part(NamedTuple):
     context: int
     dtype: Value
     varies: bool
+    other: Mapping[int, Section]
 
 
 class Parts:
@@ -73,9 +75,11 @@ class Parts:
         model = models[-1] if models else NOBODY
         layers = self._layers(section, fields, model)
         window, plan, context = NO_WINDOW, plain_plan(component, layers), 0
+        other = self._other(section, layers)
         if component.scheduled:
             window = read_window(section, fields)
             plan = read_layers(section, layers, self.data, model, window)
+            plan = plan._replace(words=self._words(plan, other))
         if window.width is not None:
             found = section.integer(fields.get("context", ()), 0, MAX_WIDTH)
             context = 0 if found is None else found[0]
@@ -89,6 +93,7 @@ class Parts:
             context=context,
             dtype=self._dtype(section, fields.get("dtype", ())),
             varies=self._varies(section, fields),
+            other=other,
         )
 
     def _model(self, model_type: str) -> Model:
@@ -117,6 +122,33 @@ class Parts:
         if layers > MAX_LAYERS:
             raise section.fail(found[1].field, f"makes {layers} layers, expected {MAX_LAYERS} at most")
         return layers
+
+    def _other(self, section: Section, layers: int) -> dict[int, Section]:
+        """The layers that have fields of their own."""
+        name = self.data.per_layer.field
+        found: dict[int, Section] = {}
+        for key, fields in (section.mapping(name) or {}).items():
+            place = f"{name}.{key}"
+            number = int(key) if isinstance(key, str) and key.isdecimal() and len(key) < 10 else -1
+            if not 0 <= number < layers:
+                raise section.fail(
+                    section.where(name), f"names a layer {shown(key)}, expected 0 to {layers - 1}"
+                )
+            if not isinstance(fields, dict):
+                raise section.fail(section.where(place), f"is {shown(fields)}, expected a mapping")
+            found[number] = section.layer(fields, place)
+        return found
+
+    def _words(self, plan: Plan, other: Mapping[int, Section]) -> list[Word]:
+        """The kinds of layers, without attention where a layer's own fields say so."""
+        per_layer = self.data.per_layer
+        words = list(plan.words)
+        for number, section in other.items():
+            skipped = section.find((per_layer.without,))
+            names = skipped.value if skipped is not None else None
+            if isinstance(names, list) and any(name in per_layer.attention for name in names):
+                words[number] = self.data.words[per_layer.word]
+        return words
 
     def _varies(self, section: Section, fields: Mapping[str, Names]) -> bool:
         tables = (fields, *self.data.fields.values())

@@ -94,9 +94,12 @@ def _kinds(part: Part, requests: Requests) -> list[LayerKind]:
     indices: dict[str, list[int]] = {}
     for layer, word in enumerate(part.plan.words):
         same = (word.name, part.plan.groups.get(layer))
-        kind = None if part.varies else made.get(same)
+        own = part.varies or layer in part.other
+        kind = None if own else made.get(same)
         if kind is None:
-            kind = made[same] = requests.kind(part, word, layer)
+            kind = requests.kind(part, word, layer)
+            if not own:
+                made[same] = kind
         key = repr((kind.kind, kind.request, kind.notes))
         kinds.setdefault(key, kind)
         indices.setdefault(key, []).append(layer)

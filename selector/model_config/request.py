@@ -13,7 +13,7 @@ from selector.model_config.layers import DEFAULT
 from selector.model_config.parts import Part
 from selector.model_config.quantization import CacheFormat, read_cache_format
 from selector.model_config.results import LayerKind
-from selector.model_config.section import MAX_WIDTH, Names
+from selector.model_config.section import MAX_WIDTH, Names, Section
 from selector.model_config.source import Json, Source
 
 #: Origin of what the caller said.
@@ -62,13 +62,14 @@ class Requests:
             axis: Value(value, f"default of {name} layers") for axis, value in part.component.axes.items()
         }
         axes.update({axis: Value(value, _whence(part)) for axis, value in word.axes.items()})
-        facts = self._facts(part, word)
+        section = part.other.get(layer, part.section)
+        facts = self._facts(part, section, word)
         own = self.data.fields.get(word.fields or "", {}) if part.component.scheduled else {}
         fields = join_fields(own, part.fields)
         latent = all(model.latent for model in part.models)
         split = Split(self.asked.tp, part.component.optional)
         group, layers = part.plan.groups.get(layer), len(part.plan.words)
-        described = Layer(part.section, fields, part.fields, layer, layers, group)
+        described = Layer(section, fields, part.fields, layer, layers, group)
         heads, split_notes = read_heads(described, latent, facts, split)
         axes.update({axis: value for axis, value in facts.items() if axis not in heads})
         axes.update(heads)
@@ -95,12 +96,12 @@ class Requests:
             extra=extra,
         )
 
-    def _facts(self, part: Part, word: Word) -> dict[str, Value]:
+    def _facts(self, part: Part, section: Section, word: Word) -> dict[str, Value]:
         """What fields say in any model, and then what the architecture is known to do."""
         general = self.data.facts if part.component.scheduled else ()
-        facts = conclusions(general, part.section, word.name, None)
+        facts = conclusions(general, section, word.name, None)
         for model in part.models:
-            facts.update(conclusions(model.facts, part.section, word.name, f"architecture {model.name}"))
+            facts.update(conclusions(model.facts, section, word.name, f"architecture {model.name}"))
         return facts
 
     def _sparse(self, part: Part, fields: Mapping[str, Names], axes: Mapping[str, Value]) -> dict[str, Value]:

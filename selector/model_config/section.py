@@ -58,6 +58,17 @@ class Section:
         self.defaults = defaults
         self._parent = parent
         self._inherited = inherited
+        self._other: Mapping[str, Json] = {}
+        self._place = ""
+
+    def layer(self, other: Mapping[str, Json], place: str) -> Section:
+        """This section as one layer sees it: `other` are its fields at `place`, which come before all names."""
+        section = Section(
+            self.file, self.path, self.data, self.model_type, self.defaults, self._parent, self._inherited
+        )
+        section._other = other
+        section._place = place
+        return section
 
     def where(self, name: str) -> str:
         """A field of this section as one would look for it in the file."""
@@ -66,6 +77,11 @@ class Section:
     def find(self, names: Iterable[str]) -> Found | None:
         """The first of `names` that has a value; a name with dots is a field inside a field."""
         names = tuple(names)
+        for name in names:
+            if name in self._other:
+                value = self._other[name]
+                place = self.where(f"{self._place}.{name}")
+                return None if value is None else Found(value, place, f"config.json: {place}")
         null = False
         for name in names:
             present, value = _look(self.data, name)

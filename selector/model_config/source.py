@@ -112,9 +112,6 @@ def _checked(data: object, name: str) -> dict[str, Json]:
         for node in level:
             if isinstance(node, dict):
                 below.extend(child for child in node.values() if isinstance(child, (dict, list)))
-                for key in node:
-                    if not isinstance(key, str):
-                        raise ConfigError(name, "", f"has a key that is not text: {shown(key)}")
             elif isinstance(node, list):
                 below.extend(child for child in node if isinstance(child, (dict, list)))
         if not below:

@@ -1,0 +1,47 @@
+# Two commands do everything: `make demo` and `make test`. Both install into .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check lint types bench parity docs schemas clean help
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP)  ## plan a real model with per-head FP8 scales, then select and run attention here
+	@$(BIN)/python -m tests.demo
+
+test: $(STAMP)  ## the test suite
+	$(BIN)/python -m pytest -q -n 2
+
+lint: $(STAMP)  ## ruff, manifests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/attn-select lint
+
+types: $(STAMP)  ## mypy --strict
+	$(BIN)/mypy selector backends tests
+
+check: lint types test  ## what the code host runs: lint, types, then the suite
+
+parity: $(STAMP)  ## every recorded decision of the peers, not only the suite's tenth
+	$(BIN)/python -m tests.parity all
+
+bench: $(STAMP)  ## speed, as ratios measured in one run
+	$(BIN)/python -m tests.bench
+
+schemas: $(STAMP)  ## write selector/schema/*.json anew from manifests/vocabulary.yaml
+	$(BIN)/python -m selector.schema_build
+
+docs: $(STAMP)  ## write the generated pages of docs/ anew
+	$(BIN)/python -m tests.docs
+
+clean:  ## forget the installation and all caches
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
