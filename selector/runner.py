@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from selector.errors import NoBackendError, PinError, Problem, RequestError, SelectorError
@@ -109,9 +109,26 @@ class Runner:
         self._modules: dict[str, Any] = {}
 
     def __call__(self, *args: Any, **fields: Any) -> Any:
-        candidates = self._candidates()
+        """Make the call, check it against the request, run it."""
+        return self._attempt(lambda module: self._checked_call(module, args, fields))
+
+    def execute(self, call: Any) -> Any:
+        """Run a call that was selected for as it is."""
+        return self._attempt(lambda module: call)
+
+    def _checked_call(self, module: Any, args: tuple[Any, ...], fields: dict[str, Any]) -> Any:
+        call = module.make_call(*args, **fields)
+        got = module.request_fields(call)
+        key = tuple(got.items())
+        if key not in self._checked:
+            check_call(self.selection, got)
+            if len(self._checked) < 4096:
+                self._checked[key] = True
+        return call
+
+    def _attempt(self, prepare: Callable[[Any], Any]) -> Any:
         first: tuple[str, Exception] | None = None
-        for candidate in candidates:
+        for candidate in self._candidates():
             if candidate.id in _QUARANTINE:
                 continue
             try:
@@ -119,13 +136,7 @@ class Runner:
             except ImportError as error:
                 first = self._broken(candidate, error, first)
                 continue
-            call = module.make_call(*args, **fields)
-            got = module.request_fields(call)
-            key = tuple(got.items())
-            if key not in self._checked:
-                check_call(self.selection, got)
-                if len(self._checked) < 4096:
-                    self._checked[key] = True
+            call = prepare(module)
             try:
                 out = module.run(call, variant=candidate.variant)
             except Exception as error:
