@@ -80,7 +80,6 @@ def rules(draw: DrawFn, axes: Axes, others: Sequence[str], *, kind: str) -> dict
     if kind == "rules" and sometimes(draw, 8):
         del rule["when"]
     if kind == "rules" and sometimes(draw, 3):
-        rule.pop("require", None)
         rule["warn"] = "mind this"
         if sometimes(draw, 2):
             rule["strict"] = True
@@ -94,7 +93,7 @@ def rules(draw: DrawFn, axes: Axes, others: Sequence[str], *, kind: str) -> dict
 @st.composite
 def adjustments(draw: DrawFn, axes: Axes, others: Sequence[str]) -> dict[str, Raw]:
     """One entry of `adjust`."""
-    entry: dict[str, Raw] = {"when": draw(conditions(axes, (), depth=1))}
+    entry: dict[str, Raw] = {"when": draw(conditions(axes, others, depth=1))}
     settable = [n for n, a in given_axes(axes, "request").items() if not a.get("identity")]
     if settable and not (others and sometimes(draw, 3)):
         chosen = draw(st.lists(st.sampled_from(settable), min_size=1, max_size=2, unique=True))
@@ -156,7 +155,7 @@ def manifests(
     names = [variant["name"] for variant in variants]
     if all(variant.get("abstract") for variant in variants):
         del variants[0]["abstract"]
-    for key in ("rules", "known_wrong"):
+    for key in ("rules", "known_wrong", "adjust"):
         for rule in manifest.get(key, []):
             if sometimes(draw, 3):
                 rule["variants"] = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
@@ -179,8 +178,8 @@ def packs(draw: DrawFn, axes: Axes, names: Sequence[str], ids: Sequence[str]) ->
         for name in draw(st.lists(st.sampled_from(list(names)), max_size=5)):
             if sometimes(draw, 3):
                 entry: dict[str, Raw] = {"candidate": name}
-                part = draw(st.sampled_from(["when", "unless"]))
-                entry[part] = draw(conditions(axes, ids))
+                for part in draw(st.sampled_from([["when"], ["unless"], ["when", "unless"]])):
+                    entry[part] = draw(conditions(axes, ids))
                 order.append(entry)
             else:
                 order.append(name)
@@ -239,7 +238,10 @@ def environments(draw: DrawFn, axes: Axes) -> dict[str, Raw]:
             continue
         if axis["type"] == "packages":
             environment[name] = {
-                package: {"version": draw(st.sampled_from(VERSIONS)), "state": draw(st.sampled_from(STATES))}
+                package: {
+                    "version": draw(st.sampled_from([*VERSIONS, None])),
+                    "state": draw(st.sampled_from(STATES)),
+                }
                 for package in draw(st.lists(st.sampled_from(PACKAGES), unique=True))
             }
         else:

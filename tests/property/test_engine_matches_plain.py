@@ -1,7 +1,7 @@
 """The compiled engine and the plain interpreter agree: candidates, order, and every reason.
 
-Each example is a whole catalog written to files and loaded the way a user's is, with questions that meet unknown facts,
-fields left open, packages in every state, pins and strict selection.
+Each example is a whole catalog, with questions that meet unknown facts, fields left open, packages in every state, pins
+and strict selection.
 """
 
 from __future__ import annotations
@@ -12,26 +12,54 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from selector.catalog import Catalog
 from selector.environment import Environment
+from selector.manifest import decode_manifest
+from selector.pack import decode_pack
 from selector.preferences import from_call
 from selector.report import Report
 from selector.request import Request
 from selector.selection import decide
-from selector.vocabulary import Packages
+from selector.vocabulary import Packages, Vocabulary
+from selector.yaml_loader import load_text
 from tests.plain import interpreter as plain
 from tests.plain.strategies import Case, Question, cases
 
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
-def load(case: Case, root: Path) -> Catalog:
-    """The case's catalog, by way of files."""
+
+def written(data: Any) -> str:
+    """Raw data as a manifest's text."""
+    return str(yaml.safe_dump(data, sort_keys=False))
+
+
+def compiled(case: Case) -> Catalog:
+    """The case's catalog, read from texts without validation (which the other test does): quick enough to shrink."""
+    raw_vocabulary: Any = load_text(written(case.vocabulary), "vocabulary").data
+    vocabulary = Vocabulary(raw_vocabulary)
+    manifests = []
+    for raw in case.manifests:
+        manifest, faults = decode_manifest(load_text(written(raw), raw["name"]), vocabulary, "random")
+        assert manifest is not None
+        assert not faults
+        manifests.append(manifest)
+    names = {
+        name: None for manifest in manifests for name in (manifest.name, *(c.id for c in manifest.candidates))
+    }
+    pack, faults = decode_pack(load_text(written(case.pack), "pack"), vocabulary, lambda: names)
+    assert not faults
+    return Catalog(vocabulary, [pack], manifests, "random", "")
+
+
+def loaded(case: Case, root: Path) -> Catalog:
+    """The case's catalog, loaded from files as a user's is, schemas and references included."""
     (root / "random").mkdir()
     files = {"vocabulary": case.vocabulary, "random/pack": case.pack}
     files |= {f"random/{manifest['name']}": manifest for manifest in case.manifests}
     for name, data in files.items():
-        (root / f"{name}.yaml").write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+        (root / f"{name}.yaml").write_text(written(data), encoding="utf-8")
     return Catalog.load("random", manifests=root)
 
 
@@ -100,15 +128,20 @@ def compare(catalog: Catalog, interpreted: plain.Catalog, question: Question) ->
     assert adjustments(report) == {name: parts for name, parts in expected.adjusted.items() if name in shown}
 
 
-@settings(
-    max_examples=100,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@settings(max_examples=120, deadline=None, suppress_health_check=SLOW)
 @given(cases())
 def test_the_engine_agrees_with_the_plain_interpreter(case: Case) -> None:
+    catalog = compiled(case)
     interpreted = plain.Catalog(case.vocabulary, case.pack, case.manifests)
+    for question in case.questions:
+        compare(catalog, interpreted, question)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=SLOW, phases=[Phase.generate])
+@given(cases(most=2))
+def test_a_catalog_loaded_from_files_agrees_with_the_plain_one(case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        catalog = load(case, Path(folder))
+        catalog = loaded(case, Path(folder))
+        interpreted = plain.load_pack(Path(folder), "random")
     for question in case.questions:
         compare(catalog, interpreted, question)
