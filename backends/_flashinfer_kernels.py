@@ -99,7 +99,7 @@ def _head_scales(call: Call) -> tuple[Tensor, ...]:
     )
 
 
-def _pair(call: Call, returned: Any) -> Pair:  # noqa: ANN401 - the package has no types
+def _pair(call: Call, returned: Any) -> Pair:
     return (returned[0], returned[1]) if call.return_lse else (returned, None)
 
 
@@ -150,7 +150,7 @@ def ragged(job: Job) -> Pair:
         space = workspace(shared.device, shared.stream)
         return job.package.BatchPrefillWithRaggedKVCacheWrapper(space, "NHD", backend=job.backend)
 
-    def plan(wrapper: Any) -> None:  # noqa: ANN401
+    def plan(wrapper: Any) -> None:
         where = call.q.device if mask is not None else _HOST  # FlashInfer packs the mask where it lies
         wrapper.plan(
             batches.query_starts(call, where),
@@ -193,7 +193,7 @@ def decode(job: Job) -> Pair:
             space, layout, use_tensor_cores=cores, backend=job.backend
         )
 
-    def plan(wrapper: Any) -> None:  # noqa: ANN401
+    def plan(wrapper: Any) -> None:
         pages = batches.pages(call)
         wrapper.plan(
             pages.indptr,
@@ -238,7 +238,7 @@ def paged(job: Job) -> Pair:
             window_left=job.window_left,
         )
 
-    def plan(wrapper: Any) -> None:  # noqa: ANN401
+    def plan(wrapper: Any) -> None:
         found = pages or batches.pages(call)
         wrapper.plan(
             batches.query_starts(call, _HOST),

@@ -64,6 +64,8 @@ HONOURED: frozenset[str] = frozenset(
 )
 _FP8 = torch.float8_e4m3fn
 _FP8_MAX = 448.0
+_SMALLEST = 2.0**-100
+"""A largest magnitude below this counts as this, so that its inverse is finite."""
 _HALF = (torch.float16, torch.bfloat16)
 _MODULES = ("flash_attn_interface", "flash_attn_3.flash_attn_interface")
 
@@ -105,7 +107,7 @@ def run(call: Call) -> Result:
     if has_nothing_to_do(call):
         return nothing(call)
     out, lse = _launch(import_first(*_MODULES), call)
-    return result(call, out, lse)
+    return result(call, out.to(call.out_dtype), lse)  # the output of fp8 is bfloat16, also of a float16 query
 
 
 def _launch(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
@@ -230,7 +232,7 @@ def _fp8_query(call: Call) -> tuple[Tensor, Scale]:
         assert isinstance(scale, torch.Tensor)
         grouped = scale.view(call.num_kv_heads, groups)
         largest = grouped.abs().amax(1)
-        rest = (grouped / largest.clamp_min(torch.finfo(torch.float32).tiny)[:, None]).reshape(-1, 1)
+        rest = (grouped / largest.clamp_min(_SMALLEST)[:, None]).reshape(-1, 1)
         return (q.to(torch.float32) * rest).to(_FP8), largest
     values = q.to(torch.float32)
     if scale is not None:
@@ -242,7 +244,6 @@ def _fp8_query(call: Call) -> tuple[Tensor, Scale]:
     else:
         largest = split.abs().amax((1, 3, 4))
         factor = largest[:, None]
-    unit = torch.finfo(torch.float32).tiny
-    descale = largest.clamp_min(unit) / _FP8_MAX
-    quantised = (split * (_FP8_MAX / factor.clamp_min(unit))[..., None, None]).to(_FP8)
+    descale = largest.clamp_min(_SMALLEST) / _FP8_MAX
+    quantised = (split * (_FP8_MAX / factor.clamp_min(_SMALLEST))[..., None, None]).to(_FP8)
     return quantised.flatten(-3, -2), descale

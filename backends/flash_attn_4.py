@@ -72,7 +72,7 @@ def refuses(call: Call) -> str | None:
         return f"a {call.q.dtype} query with {call.k.dtype} keys: FlashAttention 4 takes one dtype"
     for name, scale in (("q_scale", call.q_scale), ("k_scale", call.k_scale)):
         if isinstance(scale, torch.Tensor):
-            return f"{name} as a tensor: only a number can join the softmax scale, and the interface has no scales"
+            return f"{name} as a tensor: there are no scales, and only a number can join the softmax scale"
     if call.training:
         if call.k.dtype in FP8_DTYPES:
             return "gradients with fp8: FlashAttention 4 has a forward kernel only"

@@ -6,8 +6,8 @@ A recording is plain JSON::
      "modules": {"flash_attn": ["flash_attn_func", ...]},
      "callables": {"flash_attn_func": [["q", "either"], ["dropout_p", "either", "0.0"], ...]}}
 
-A parameter is its name, its kind and, where it has one, the source text of its default. A function that is not there in a
-version is not in its recording.
+A parameter is its name, its kind and, where it has one, the source text of its default. A function that is
+not there in a version is not in its recording.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def record(
     package: str, version: str, source: str, recipe: Recipe, read: Callable[[str], str | None]
 ) -> Recording:
-    """The recording of one version; ``read`` gives a file's text, or None where the archive has no such file."""
+    """The recording of one version; ``read`` gives a file's text, or None where there is no such file."""
     callables: dict[str, list[Parameter]] = {}
     for name, paths in (*recipe.callables.items(), *recipe.stubs.items()):
         tree = _first(paths, read)
@@ -62,7 +62,7 @@ def _first(paths: tuple[str, ...], read: Callable[[str], str | None]) -> ast.Mod
 
 
 def _find(tree: ast.Module, name: str) -> list[Parameter] | None:
-    """The parameters of a function, a method or a class's fields; of overloads the last, which is the real one."""
+    """The parameters of a function, a method or a class's fields; of overloads the last, the real one."""
     outer, _, inner = name.partition(".")
     found: list[Parameter] | None = None
     for node in tree.body:

@@ -1,4 +1,4 @@
-"""What is recorded of each package: which files hold the functions that the wrappers call, and how to get them."""
+"""What is recorded of each package: which files hold the functions that the wrappers call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 class Recipe(NamedTuple):
     """Where one package's signatures stand.
 
-    Paths are inside the archive, below its top folder where it is an sdist; of several the first that exists counts.
+    Paths are inside the archive, below its top folder where it is an sdist; of
+    several the first that exists counts.
     """
 
     distribution: str

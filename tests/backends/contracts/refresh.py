@@ -1,8 +1,8 @@
-"""Record a package's signatures from its sdist or wheel: ``python -m tests.backends.contracts.refresh flash-attn==2.8.3``.
+"""Record a package's signatures: ``python -m tests.backends.contracts.refresh flash-attn==2.8.3``.
 
-The archive is downloaded with pip and read, never installed or imported. ``--archive FILE`` reads one that is here
-already; ``--folder DIR --source TEXT`` reads a checkout of the repository, for what is on no index. FlashAttention 3 travels
-inside another package's sdist: ``flash-attn-3==3.0.0b1 --of 2.8.3``.
+The sdist or wheel is downloaded with pip and read, never installed or imported. ``--archive FILE`` reads one
+that is here already; ``--folder DIR --source TEXT`` a checkout of the repository, for what is on no index.
+FlashAttention 3 travels inside another package's sdist: ``flash-attn-3==3.0.0b1 --of 2.8.3``.
 """
 
 from __future__ import annotations

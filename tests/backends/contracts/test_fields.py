@@ -1,0 +1,92 @@
+"""Every field of the call description on every GPU wrapper: honoured, or refused by name - never dropped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backends import flash_attn, flashinfer
+from backends._guard import FIELDS, NotSupported, used_fields
+from backends.call import CallError
+from tests.backends.contracts import cases, world
+from tests.backends.contracts.signatures import contracts
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from backends.call import Call
+
+WRAPPERS = [
+    *((flash_attn, variant) for variant in ("fa2", "fa3", "fa4")),
+    *((flashinfer, variant) for variant in ("fa2", "fa3", "fa3_fp8_heads")),
+]
+USES: dict[str, dict[str, str]] = {
+    "dense": {},
+    "varlen": {"layout": "varlen"},
+    "paged": {"layout": "paged"},
+    "paged_varlen": {"layout": "paged_varlen"},
+    "causal": {"band": "causal"},
+    "window_left": {"band": "left"},
+    "window_right": {"band": "right"},
+    "softcap": {"softcap": "yes"},
+    "alibi_slopes": {"slopes": "heads"},
+    "sinks": {"sinks": "yes"},
+    "mask": {"mask": "plane"},
+    "bias": {"mask": "bias"},
+    "scale": {"scale": "yes"},
+    "gqa": {"groups": "2"},
+    "head_size_v": {"size_v": "other"},
+    "return_lse": {"lse": "yes"},
+    "fp8_query": {},
+    "fp8_kv": {},
+    "q_scale": {"scales": "number"},
+    "k_scale": {"scales": "number"},
+    "v_scale": {"scales": "number"},
+    "per_head_scales": {"scales": "heads"},
+    "dropout_p": {"dropout": "yes"},
+    "training": {"training": "yes"},
+    "deterministic": {"deterministic": "yes"},
+}
+"""How a case uses each field, beside the formats, all of which are tried. A new field of the call has to be added here, and so to every wrapper."""
+
+
+def test_every_field_has_a_case() -> None:
+    assert set(USES) == set(FIELDS)
+
+
+def _call(uses: dict[str, str], variant: str, form: str) -> Call | None:
+    options: dict[str, Any] = {"block_size": 256} if variant == "fa2" else {}
+    try:
+        return cases.build({**cases.plain(), "format": form, **uses}, **options)
+    except CallError:
+        return None
+
+
+@pytest.mark.parametrize(("module", "variant"), WRAPPERS, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_field_is_honoured_or_refused(
+    module: ModuleType, variant: str, field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [
+        call
+        for form in ("bfloat16", "fp8_kv", "fp8")
+        if (call := _call(USES[field], variant, form)) is not None and field in used_fields(call)
+    ]
+    assert calls
+    if field not in module.HONOURED[variant]:
+        for call in calls:
+            reason = module.refuses(call, variant)
+            assert reason is not None
+            assert field in reason
+            with pytest.raises(NotSupported, match=field):
+                module.run(call, variant=variant)
+        return
+    accepted = [call for call in calls if module.refuses(call, variant) is None]
+    assert accepted, "a field that is honoured works at least beside nothing else"
+    if module is flashinfer:
+        world.use_flashinfer(monkeypatch, contracts("flashinfer-python")[-1], dry=True)
+    else:
+        world.use_flash(monkeypatch, variant, contracts(world.PACKAGES[variant])[-1], dry=True)
+    for call in accepted:
+        module.run(call, variant=variant)
