@@ -74,7 +74,7 @@ class Word(NamedTuple):
 
 
 class Component(NamedTuple):
-    """A part of a model: where it is described, and what holds for all its layers."""
+    """A part of a model: where it is described, and what holds for all its layers (`fixed`: come what may)."""
 
     name: str
     when: Condition
@@ -85,6 +85,7 @@ class Component(NamedTuple):
     kind: str | None
     scheduled: bool
     cache: bool
+    fixed: tuple[str, ...]
     axes: Mapping[str, Json]
 
 

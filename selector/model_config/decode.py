@@ -235,7 +235,7 @@ def _words(node: _Node) -> Mapping[str, Word]:
 def _component(node: _Node) -> Component:
     node.keys(
         ("name", "in", "fields", "set"),
-        ("when", "flat", "optional", "kind", "scheduled", "cache"),
+        ("when", "flat", "optional", "kind", "scheduled", "cache", "fixed"),
     )
     return Component(
         name=node.text("name") or "",
@@ -247,6 +247,7 @@ def _component(node: _Node) -> Component:
         kind=node.text("kind"),
         scheduled=node.flag("scheduled"),
         cache=node.flag("cache"),
+        fixed=node.texts("fixed"),
         axes=node.mapping("set"),
     )
 

@@ -41,6 +41,13 @@ class Layer(NamedTuple):
         """The quantity of this layer, where one number or a list has it."""
         return self.section.each(self.names(quantity), self.number, self.layers)
 
+    def size(self, quantity: str) -> tuple[int, Found] | None:
+        """A size of this layer; some files write 0 for one that is derived or does not exist."""
+        found = self.section.find(self.names(quantity))
+        if found is None or (found.value == 0 and not isinstance(found.value, bool)):
+            return None
+        return self.each(quantity)
+
     def part(self, quantity: str, low: int, high: int = MAX_SIZE) -> tuple[int, Found] | None:
         """A quantity that all layers share."""
         return self.section.integer(self.names(quantity), low, high)
@@ -72,12 +79,12 @@ def read_heads(layer: Layer, latent: bool, facts: Mapping[str, Value], split: Sp
     heads = _count(layer, "num_heads", facts)
     if heads is None:
         raise layer.missing("num_heads", "the number of query heads cannot be known")
-    rank = layer.part("kv_lora_rank", 1)
-    if rank is not None:
+    rank = layer.part("kv_lora_rank", 0)
+    if rank is not None and rank[0] > 0:
         return _latent_heads(layer, heads, rank, latent, split)
     kv_heads = _kv_heads(layer, heads, facts)
     axes = {"head_size": _head_size(layer, heads)}
-    value_size = layer.each("head_size_v")
+    value_size = layer.size("head_size_v")
     if value_size is not None and value_size[0] != axes["head_size"].value:
         axes["head_size_v"] = Value(value_size[0], value_size[1].origin)
     counts, notes = _split(layer.section, heads, kv_heads, split)
@@ -118,11 +125,9 @@ def _kv_heads(layer: Layer, heads: _Count, facts: Mapping[str, Value]) -> _Count
 
 
 def _head_size(layer: Layer, heads: _Count) -> Value:
-    """`head_dim`, or the hidden size over the number of heads; some files write 0 for "derived"."""
-    found = layer.section.find(layer.names("head_size"))
-    if found is not None and (isinstance(found.value, bool) or found.value != 0):
-        size = layer.each("head_size")
-        assert size is not None
+    """`head_dim`, or the hidden size over the number of heads."""
+    size = layer.size("head_size")
+    if size is not None:
         return Value(size[0], size[1].origin)
     hidden = layer.part("hidden_size", 1, MAX_WIDTH)
     if hidden is None:

@@ -17,13 +17,19 @@ from selector.model_config.source import Json, Source
 _PER_LAYER = ("num_heads", "num_kv_heads", "head_size", "head_size_v")
 
 
+class Own(NamedTuple):
+    """A layer with fields of its own: the section as it sees it, and its window."""
+
+    section: Section
+    window: Window
+
+
 class Part(NamedTuple):
     """A component of one model: what is known of its architecture, and what holds for all its layers.
 
     `models` has the entry of the whole model's type and then that of the part's own, `fields` the names of
     quantities, `context` the longest sequence in tokens (read only where there is a window), `varies` whether
-    some quantity is a list with a value for each layer. `other` holds the sections of layers with fields of
-    their own.
+    some quantity is a list with a value for each layer. `other` holds the layers with fields of their own.
     """
 
     component: Component
@@ -35,7 +41,7 @@ class Part(NamedTuple):
     context: int
     dtype: Value
     varies: bool
-    other: Mapping[int, Section]
+    other: Mapping[int, Own]
 
 
 class Parts:
@@ -75,11 +81,12 @@ class Parts:
         model = models[-1] if models else NOBODY
         layers = self._layers(section, fields, model)
         window, plan, context = NO_WINDOW, plain_plan(component, layers), 0
-        other = self._other(section, layers)
+        other: dict[int, Own] = {}
         if component.scheduled:
             window = read_window(section, fields)
             plan = read_layers(section, layers, self.data, model, window)
-            plan = plan._replace(words=self._words(plan, other))
+            other = self._other(section, layers, fields)
+            plan = plan._replace(words=self._words(plan, window, other, model))
         if window.width is not None:
             found = section.integer(fields.get("context", ()), 0, MAX_WIDTH)
             context = 0 if found is None else found[0]
@@ -123,28 +130,35 @@ class Parts:
             raise section.fail(found[1].field, f"makes {layers} layers, expected {MAX_LAYERS} at most")
         return layers
 
-    def _other(self, section: Section, layers: int) -> dict[int, Section]:
+    def _other(self, section: Section, layers: int, names: Mapping[str, Names]) -> dict[int, Own]:
         """The layers that have fields of their own."""
         name = self.data.per_layer.field
-        found: dict[int, Section] = {}
+        found: dict[int, Own] = {}
         for key, fields in (section.mapping(name) or {}).items():
             place = f"{name}.{key}"
-            number = int(key) if isinstance(key, str) and key.isdecimal() and len(key) < 10 else -1
+            number = int(key) if str(key).isdecimal() and len(str(key)) < 10 else -1
             if not 0 <= number < layers:
-                raise section.fail(
-                    section.where(name), f"names a layer {shown(key)}, expected 0 to {layers - 1}"
-                )
+                message = f"names a layer {shown(key)}, expected 0 to {layers - 1}"
+                raise section.fail(section.where(name), message)
             if not isinstance(fields, dict):
                 raise section.fail(section.where(place), f"is {shown(fields)}, expected a mapping")
-            found[number] = section.layer(fields, place)
+            own = section.layer(fields, place)
+            found[number] = Own(own, read_window(own, names))
         return found
 
-    def _words(self, plan: Plan, other: Mapping[int, Section]) -> list[Word]:
-        """The kinds of layers, without attention where a layer's own fields say so."""
+    def _words(self, plan: Plan, window: Window, other: Mapping[int, Own], model: Model) -> list[Word]:
+        """The kinds of layers, with those that their own fields make another: a window more or less, or no attention."""
         per_layer = self.data.per_layer
         words = list(plan.words)
-        for number, section in other.items():
-            skipped = section.find((per_layer.without,))
+        windowed: Plan | None = None
+        for number, own in other.items():
+            word = words[number]
+            if own.window.width is None and word.without_window is not None:
+                words[number] = self.data.words[word.without_window]
+            elif own.window.width is not None and window.width is None:
+                windowed = windowed or read_layers(own.section, len(words), self.data, model, own.window)
+                words[number] = windowed.words[number]
+            skipped = own.section.find((per_layer.without,))
             names = skipped.value if skipped is not None else None
             if isinstance(names, list) and any(name in per_layer.attention for name in names):
                 words[number] = self.data.words[per_layer.word]

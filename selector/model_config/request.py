@@ -62,7 +62,7 @@ class Requests:
             axis: Value(value, f"default of {name} layers") for axis, value in part.component.axes.items()
         }
         axes.update({axis: Value(value, _whence(part)) for axis, value in word.axes.items()})
-        section = part.other.get(layer, part.section)
+        section, window = part.other.get(layer, (part.section, part.window))
         facts = self._facts(part, section, word)
         own = self.data.fields.get(word.fields or "", {}) if part.component.scheduled else {}
         fields = join_fields(own, part.fields)
@@ -79,7 +79,7 @@ class Requests:
             cache, cache_notes = self._cache()
             axes.update(cache)
             notes += cache_notes
-        width = part.window.width if axes.get("sliding_window", _NO).value is True else None
+        width = window.width if axes.get("sliding_window", _NO).value is True else None
         if width is not None and 0 < part.context <= width:
             notes += (f"the window of {width} tokens is no narrower than the context of {part.context}",)
         extra = {axis: axes.pop(axis).value for axis in sorted(self.data.pack_axes & axes.keys())}
@@ -102,7 +102,7 @@ class Requests:
         facts = conclusions(general, section, word.name, None)
         for model in part.models:
             facts.update(conclusions(model.facts, section, word.name, f"architecture {model.name}"))
-        return facts
+        return {axis: value for axis, value in facts.items() if axis not in part.component.fixed}
 
     def _sparse(self, part: Part, fields: Mapping[str, Names], axes: Mapping[str, Value]) -> dict[str, Value]:
         """An indexer. It serves every layer, unless the list of layers says which are sparse."""
@@ -152,6 +152,8 @@ def _label(part: Part, word: Word, axes: Mapping[str, Value]) -> str:
     if axes.get("mla", _NO).value is True:
         words = [("sparse", "sparse"), ("sliding_window", "sliding")]
         return " ".join(["MLA", *(text for axis, text in words if axes.get(axis, _NO).value is True)])
-    if part.component.scheduled and axes.get("attn_type", _NO).value == "encoder_only":
-        return "encoder" if axes.get("sliding_window", _NO).value is not True else "encoder, sliding"
-    return word.kind
+    encoder = "encoder" if axes.get("attn_type", _NO).value == "encoder_only" else None
+    name = part.component.kind or encoder
+    if name is None or not part.component.scheduled:
+        return word.kind
+    return f"{name}, sliding" if axes.get("sliding_window", _NO).value is True else name

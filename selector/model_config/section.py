@@ -32,14 +32,8 @@ class Section:
     """
 
     __slots__ = (
-        "_inherited",
-        "_parent",
-        "data",
-        "defaults",
-        "file",
-        "model_type",
-        "path",
-    )
+        "_inherited", "_other", "_parent", "_place", "data", "defaults", "file", "model_type", "path",
+    )  # fmt: skip
 
     def __init__(
         self,
