@@ -16,7 +16,7 @@ from typing import Final
 
 from .result import Result
 
-NAMES: Final = ("te", "sglang")
+NAMES: Final = ("vllm", "te", "sglang")
 
 
 def compare(name: str, path: Path, limit: int | None) -> Result:
@@ -37,7 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     result = compare(options.name, options.file, options.limit)
     print(result.line())
     lines = [
-        json.dumps({"row": m.row, "differences": [d._asdict() for d in m.differences], "recorded": m.recorded})
+        json.dumps(
+            {"row": m.row, "differences": [d._asdict() for d in m.differences], "recorded": m.recorded}
+        )
         for m in result.mismatches
     ]
     text = "".join(line + "\n" for line in lines)
