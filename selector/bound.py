@@ -80,7 +80,10 @@ class Bound:
             elif ignored == FALSE and isinstance(expr, derive.Literal):
                 settled, value = True, expr.constant
             elif ignored == FALSE and step.expr is None and i in self.facts:
-                settled, value = True, self.facts[i]
+                value = self.facts[i]
+                settled = value is not MISSING or step.same_as is None or step.same_as in constants
+                if settled and value is MISSING:
+                    value = None if step.same_as is None else constants[step.same_as]
             if settled:
                 constants[i] = value
                 for bit, atom in program.atoms_of.get(i, ()):

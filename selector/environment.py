@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from selector.conditions import holds, parse
 from selector.errors import EnvironmentFileError, Problem, RequestError
-from selector.vocabulary import UNKNOWN, Packages, PackageState, Vocabulary, nearest
+from selector.vocabulary import MISSING, UNKNOWN, Packages, PackageState, Vocabulary, nearest
 
 if TYPE_CHECKING:
     from selector.yaml_loader import Document
@@ -110,6 +110,8 @@ class Environment:
                 value = _canonical(axis.canonical, self.facts[axis.name])
             elif axis.variable is not None and self.live and axis.variable in os.environ:
                 value = _canonical(axis.canonical, os.environ[axis.variable])
+            elif axis.same_as is not None:
+                value = MISSING
             elif axis.raw.get("default") is not None:
                 value = axis.default
             found[axis.index] = value

@@ -197,7 +197,7 @@ class Report:
             trace, adjusted, objections = self._view(i)
             reasons = [*objections, *reasons_of(program, i, trace, strict=self.strict)]
             if adjusted is not None and adjusted.use is not None and not objections:
-                reasons.extend(self._replacement(candidate, adjusted.use))
+                reasons.extend(self._replacement(i, candidate, adjusted.use))
             if not reasons:
                 reasons = list(self.outcome.removed.get(i, ()))
             elif i in self.outcome.removed:
@@ -205,14 +205,22 @@ class Report:
             found[candidate.id] = tuple(reasons)
         return found
 
-    def _replacement(self, candidate: Candidate, use: str) -> list[Reason]:
+    def _replacement(self, i: int, candidate: Candidate, use: str) -> list[Reason]:
+        """The reason that what would run in a candidate's place refuses; empty if it accepts."""
         program = self.catalog.program
+        changed, _, applied, _ = program.adjusted(i, self._raw())
         j = program.position.get(use)
-        trace, _, _ = self._view(j) if j is not None else (self.trace, None, [])
-        inner = () if j is None else reasons_of(program, j, trace, strict=self.strict)
-        if not inner:
+        if j is not None and program.accepts(j, changed, strict=self.strict):
             return []
-        message = f"{candidate.id} would run as {use}, which refuses: {inner[0].message}"
+        inner = (
+            ()
+            if j is None
+            else reasons_of(program, j, program.trace(changed, strict=self.strict), strict=self.strict)
+        )
+        why = f": {inner[0].message}" if inner else ""
+        at = inner[0].at if inner else applied[0].adjustment.at
+        source = inner[0].source if inner else applied[0].adjustment.source
+        message = f"{candidate.id} would run as {use}, which refuses{why}"
         return [
             Reason(
                 "backend",
@@ -221,8 +229,8 @@ class Report:
                 use,
                 message,
                 None,
-                inner[0].at,
-                inner[0].source,
+                at,
+                source,
                 (),
                 "adjustment",
                 "none",
