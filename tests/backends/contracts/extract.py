@@ -1,4 +1,4 @@
-"""Signatures out of source text, by ``ast`` alone: nothing of a package is imported.
+"""Signatures out of source text, by ``ast``: nothing of a package is imported.
 
 A recording is plain JSON::
 
@@ -13,6 +13,7 @@ not there in a version is not in its recording.
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ def record(
         function = None if tree is None else _find(tree, name)
         if function is not None:
             callables[name] = function
+    for name, paths in recipe.operators.items():
+        schemas = next((text for path in paths if (text := read(path)) is not None), "")
+        schema = re.search(rf"^- func: {name}\((.*)\) -> ", schemas, re.MULTILINE)
+        if schema is not None:
+            callables[name] = list(_schema(schema[1]))
     modules: dict[str, list[str]] = {}
     for module, paths in recipe.modules.items():
         tree = _first(paths, read)
@@ -102,6 +108,17 @@ def _fields(node: ast.ClassDef) -> Iterator[Parameter]:
 
 def _parameter(name: str, kind: str, default: ast.expr | None) -> Parameter:
     return [name, kind] if default is None else [name, kind, ast.unparse(default)]
+
+
+def _schema(arguments: str) -> Iterator[Parameter]:
+    """The parameters of an operator's schema, such as ``Tensor query, *, float? scale=None``."""
+    kind = "either"
+    for argument in arguments.split(", "):
+        if argument == "*":
+            kind = "keyword"
+            continue
+        name, _, default = argument.rpartition(" ")[2].partition("=")
+        yield [name, kind, default] if default else [name, kind]
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:

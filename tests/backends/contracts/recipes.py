@@ -25,6 +25,8 @@ class Recipe(NamedTuple):
     """Function, or Class.method -> its file."""
     stubs: Mapping[str, tuple[str, ...]] = {}
     """The same in stub files, for functions written in C++."""
+    operators: Mapping[str, tuple[str, ...]] = {}
+    """Operator -> torch's file of operator schemas."""
 
 
 _FLASH = ("flash_attn/flash_attn_interface.py",)
@@ -37,6 +39,7 @@ _FLEX = ("torch/nn/attention/flex_attention.py",)
 _VARLEN = ("torch/nn/attention/varlen.py",)
 _ATTENTION = ("torch/nn/attention/__init__.py",)
 _REGISTRY = ("torch/nn/attention/_registry.py",)
+_SCHEMAS = ("torchgen/packaged/ATen/native/native_functions.yaml",)
 _SOURCE = ("--no-build-isolation", "--no-binary", "flash-attn")
 _TRIO = ("flash_attn_func", "flash_attn_varlen_func", "flash_attn_with_kvcache")
 
@@ -108,5 +111,13 @@ RECIPES: Mapping[str, Recipe] = {
             "varlen_attn": _VARLEN,
         },
         {"scaled_dot_product_attention": ("torch/_C/_nn.pyi",)},
+        dict.fromkeys(
+            (
+                "_scaled_dot_product_attention_math",
+                "_scaled_dot_product_flash_attention",
+                "_scaled_dot_product_flash_attention_for_cpu",
+            ),
+            _SCHEMAS,
+        ),
     ),
 }

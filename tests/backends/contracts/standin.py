@@ -1,7 +1,7 @@
-"""Stand-ins for kernel packages: modules whose functions have recorded signatures and compute with plain torch.
+"""Stand-ins for kernel packages: functions that have recorded signatures and compute with plain torch.
 
-A call that the recorded version would not accept raises ``TypeError``, as the package would. Every call is kept
-with its arguments. What the functions do with them is what the packages' sources do, traps included.
+A call that the recorded version would not accept raises ``TypeError``, as the package would. Every call is
+kept with its arguments. What the functions do with them is what the packages' sources do, traps included.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stand-ins of FlashInfer's functions and classes on the CPU, by their source-read meaning, traps included."""
+"""Stand-ins of FlashInfer's functions and classes, by their meaning in the source, traps included."""
 
 from __future__ import annotations
 

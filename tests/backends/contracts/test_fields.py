@@ -48,7 +48,10 @@ USES: dict[str, dict[str, str]] = {
     "training": {"training": "yes"},
     "deterministic": {"deterministic": "yes"},
 }
-"""How a case uses each field, beside the formats, all of which are tried. A new field of the call has to be added here, and so to every wrapper."""
+"""How a case uses each field, beside the formats, all of which are tried.
+
+A new field of the call has to be added here, and so to every wrapper.
+"""
 
 
 def test_every_field_has_a_case() -> None:

@@ -1,4 +1,4 @@
-"""The FlashAttention wrapper against every recorded version: its calls bind, and its arguments mean what they should."""
+"""The FlashAttention wrapper against every recorded version: its calls bind, and mean what they should."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def use_flash(patch: pytest.MonkeyPatch, variant: str, contract: Contract, *, dr
 
 
 def use_flashinfer(patch: pytest.MonkeyPatch, contract: Contract, *, dry: bool = False) -> Log:
-    """Install the stand-in of a FlashInfer version, and start with no wrappers or plans of another; its log."""
+    """Install the stand-in of a FlashInfer version, without wrappers or plans of another; its log."""
     log = Log()
     flashinfer.clear()
     patch.setattr("backends._flashinfer_kernels._SINK_SHAPES", {})
@@ -85,7 +85,7 @@ def expected(call: Call) -> tuple[Tensor, Tensor]:
 def assert_close(
     call: Call, returned: Tensor | tuple[Tensor, Tensor], relative: float, oracle: Call | None = None
 ) -> None:
-    """The result has the promised shapes and is the expected one, of ``oracle`` where that is another call."""
+    """The result has the promised shapes and is the expected one (of ``oracle``, where given)."""
     out, lse = returned if isinstance(returned, tuple) else (returned, None)
     wanted, wanted_lse = expected(oracle or call)
     assert out.shape == call.out_shape
