@@ -233,6 +233,8 @@ class _Loader:
         known = {
             n: None for m in manifests for n in (m.name, *(c.id for c in m.candidates if not c.abstract))
         }
+        if any(f.severity == "error" for f in self.faults):
+            raise ManifestError(self.faults)  # names of manifests that could not be read would all be "unknown"
         for document in pending:
             pack, faults = decode_pack(document, vocabulary, lambda: known)
             self.faults.extend(faults)
