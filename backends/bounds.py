@@ -13,6 +13,8 @@ largest value that the sum ``scale * sum(|q| * |k|)`` can take (at most ``|scale
    a few ``a`` a block, which ``L a`` covers.
 4. Tensor cores and their kind take the weights in the call's dtype: relative error ``u``.
 5. The weighted sum of ``L`` values adds ``(L + 1) a``, and the result is rounded to the call's dtype: ``u``.
+6. A factor that a wrapper applies to the rounded output rounds again (``v_scale``: the factor and the product; sinks:
+   the product), and a ``q_scale`` or ``k_scale`` that lies on a device is multiplied into the query: ``2 u S`` on a score.
 
 The weights sum to at most 1, so the output's absolute error is at most ``V`` times the sum of the relative ones. First
 order bounds leave out products of errors; where ``e`` is not small (``S`` of 10**4 and more in float32) they do not
@@ -50,20 +52,23 @@ def error_bounds(
     score: float,
     value: float,
     added: float = 0.0,
+    roundings: int = 2,
+    query_roundings: int = 0,
 ) -> Bounds:
     """The bounds of the module's text.
 
     ``dtype`` is the coarsest format a kernel may hold weights in (the query's, or the cache's where that is fp8),
     ``score`` is ``S``, ``value`` is ``V``, ``added`` the largest magnitude that softcap, ALiBi, a bias or a sink
-    brings to a score.
+    brings to a score, ``roundings`` how often the output meets the call's dtype, ``query_roundings`` the query.
     """
     roundoff = unit_roundoff(dtype)
     accumulator = unit_roundoff(torch.float64 if dtype == torch.float64 else torch.float32)
     # factor 4: scale, softcap's tanh (a few ulp) and the additions round separately
     scores = accumulator * ((head_size + 2) * score + 4.0 * (score + added))
+    scores += query_roundings * roundoff * score
     weights = math.expm1(min(2.0 * scores + accumulator * (score + added + 8.0), 700.0))
     sums = 2.0 * (kv_length + 1) * accumulator
-    out = value * min(weights + sums + 2.0 * roundoff * (1.0 + weights), 2.0)
+    out = value * min(weights + sums + roundings * roundoff * (1.0 + weights), 2.0)
     size = score + added + math.log(max(kv_length, 1))
     # the log-sum-exp is handed out in float32, also by a float64 kernel
     lse = scores + (kv_length + 2) * accumulator + 2.0 * unit_roundoff(torch.float32) * size
@@ -86,7 +91,16 @@ def bounds_of(call: Call) -> Bounds:
     if call.sinks is not None:
         added += float(call.sinks.detach().abs().max())
     coarsest = max(call.q.dtype, call.k.dtype, key=unit_roundoff)
-    return error_bounds(coarsest, call.head_size, call.max_seqlen_k, score=score, value=value, added=added)
+    return error_bounds(
+        coarsest,
+        call.head_size,
+        call.max_seqlen_k,
+        score=score,
+        value=value,
+        added=added,
+        roundings=2 + 2 * (call.v_scale is not None) + (call.sinks is not None),
+        query_roundings=sum(isinstance(factor, torch.Tensor) for factor in (call.q_scale, call.k_scale)),
+    )
 
 
 def unit_roundoff(dtype: torch.dtype) -> float:

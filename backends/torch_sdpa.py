@@ -1,0 +1,241 @@
+"""The kernels behind ``torch.nn.functional.scaled_dot_product_attention``, each forced as a variant of its own.
+
+``cpu_flash`` and ``cpu_math`` call the operators themselves: forcing a kernel with ``torch.nn.attention.sdpa_kernel``
+changes flags of the whole process, and these two can do without. The CUDA variants go through ``sdpa_kernel`` (under a
+lock, for that reason), because torch pads and aligns for them on the way; ``cuda_flash`` with a log-sum-exp calls its
+operator, which is the only one that returns it.
+
+No kernel here has a window, softcap, ALiBi or sinks. The first and the third could be given as a mask of
+``seq_q * seq_k`` elements (times the heads); a caller who wants that passes it as ``mask``. This wrapper builds a mask
+only where a causal call has fewer queries than keys, or a mask besides (:mod:`backends._sdpa_mask`).
+
+A packed batch (CPU variants) is one kernel call a sequence, with no padding and no copy of the inputs; it reads the
+lengths, so ``torch.compile`` cannot trace it. Facts found by running torch 2.13 on a CPU:
+
+* the flash operator reads wrong elements where the last stride is not 1, and stops the process where a length is 0;
+* its log-sum-exp of a fully masked row is 0; it has no gradient for the mask;
+* the math operator adds a boolean mask as 0 and 1.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import TYPE_CHECKING
+
+import torch
+
+from backends._guard import NotSupported, refusal
+from backends._launch import has_nothing_to_do, nothing, result, scaled_output
+from backends._scales import scaled_query
+from backends._sdpa_mask import Plan, needs_plane, plan
+from backends.call import make_call, request_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+    from torch.nn.attention import SDPBackend
+
+    from backends._launch import Result
+    from backends.call import Call
+
+__all__ = ["HONOURED", "make_call", "refuses", "request_fields", "run"]
+
+_EVERYWHERE = frozenset({"dense", "causal", "scale", "training", "q_scale", "k_scale", "v_scale"})
+HONOURED: Mapping[str, frozenset[str]] = {
+    "cpu_flash": _EVERYWHERE | {"varlen", "gqa", "mask", "bias", "return_lse", "deterministic"},
+    "cpu_math": _EVERYWHERE | {"varlen", "gqa", "mask", "bias", "head_size_v", "dropout_p", "deterministic"},
+    "cuda_flash": _EVERYWHERE | {"gqa", "return_lse", "dropout_p"},
+    "cuda_efficient": _EVERYWHERE | {"mask", "bias", "head_size_v", "dropout_p"},
+    "cuda_cudnn": _EVERYWHERE | {"gqa", "mask", "bias", "head_size_v", "dropout_p"},
+    "cuda_math": _EVERYWHERE | {"gqa", "mask", "bias", "head_size_v", "dropout_p", "deterministic"},
+}
+"""Per variant, the names in :data:`backends._guard.FIELDS` that it honours."""
+
+_HALF = (torch.float16, torch.bfloat16)
+_DTYPES: Mapping[str, tuple[torch.dtype, ...]] = {
+    "cpu_flash": (*_HALF, torch.float32, torch.float64),
+    "cpu_math": (*_HALF, torch.float32, torch.float64),
+    "cuda_flash": _HALF,
+    "cuda_efficient": (*_HALF, torch.float32),
+    "cuda_cudnn": _HALF,
+    "cuda_math": (*_HALF, torch.float32, torch.float64),
+}
+_FORCING = threading.Lock()
+
+
+def refuses(call: Call, variant: str) -> str | None:
+    """Why the variant cannot run the call, or None."""
+    reason = refusal(call, HONOURED[variant])
+    if reason is not None:
+        return reason
+    if call.q.dtype not in _DTYPES[variant]:
+        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES[variant])
+        return f"dtype {call.q.dtype}: takes {names}"
+    if call.q.device.type != variant.partition("_")[0]:
+        return f"device {call.q.device.type}: runs on {variant.partition('_')[0]}"
+    if call.mask is not None and call.mask.requires_grad and variant in ("cpu_flash", "cuda_cudnn"):
+        return "mask that requires a gradient: the kernel computes none"
+    if variant == "cuda_flash":
+        if needs_plane(call.causal, call.max_seqlen_q, call.max_seqlen_k, False):
+            return (
+                f"causal with {call.max_seqlen_q} queries and {call.max_seqlen_k} keys: "
+                "the kernel aligns it top-left"
+            )
+        if call.return_lse and call.head_size % 8 != 0:
+            return f"return_lse with head size {call.head_size}: a multiple of 8"
+    return None
+
+
+def run(call: Call, *, variant: str) -> Result:
+    """Run the call; ``[*q.shape[:-1], head_size_v]``, with the log-sum-exp where the call asks for it.
+
+    Raises:
+        NotSupported: the variant cannot honour a field, or torch refuses its kernel for these tensors.
+    """
+    reason = refuses(call, variant)
+    if reason is not None:
+        raise NotSupported(f"torch_sdpa/{variant}", reason)
+    if has_nothing_to_do(call):
+        return nothing(call)
+    q, scale = scaled_query(call)
+    if call.layout == "varlen":
+        out, lse = _each_sequence(call, variant, q, scale)
+    else:
+        out, lse = _batch(variant, call, q, call.k, call.v, call.mask, scale)
+    return result(call, scaled_output(out, call.v_scale), lse)
+
+
+def _batch(
+    variant: str, call: Call, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float
+) -> tuple[Tensor, Tensor | None]:
+    """``q [batch, sq, heads, size]`` and so on; the output in that order, the log-sum-exp ``[batch, heads, sq]``."""
+    q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+    how = plan(q, k.shape[2], call.causal, mask)
+    dead = how.dead
+    out, lse = _KERNELS[variant](call, q[:, :, dead:] if dead else q, k, v, how, scale)
+    if lse is not None and how.may_be_dead and how.bias is not None:
+        lse = lse.masked_fill((how.bias == -torch.inf).all(-1), -torch.inf)
+    if dead:
+        out = torch.cat([out.new_zeros(*out.shape[:2], dead, out.shape[3]), out], dim=2)
+        if lse is not None:
+            lse = torch.cat([lse.new_full((*lse.shape[:2], dead), -torch.inf), lse], dim=2)
+    return out.transpose(1, 2), None if lse is None else lse.to(torch.float32)
+
+
+def _each_sequence(call: Call, variant: str, q: Tensor, scale: float) -> tuple[Tensor, Tensor | None]:
+    """A packed batch on the CPU, where reading the lengths waits for nothing."""
+    assert call.cu_seqlens_q is not None and call.cu_seqlens_k is not None
+    starts_q: list[int] = call.cu_seqlens_q.tolist()
+    starts_k: list[int] = call.cu_seqlens_k.tolist()
+    outs, lses = [], []
+    mask = call.mask
+    if mask is not None:
+        mask = mask.expand(call.batch, call.num_heads, call.max_seqlen_q, call.max_seqlen_k)
+    for index in range(call.batch):
+        begin, end, first, last = starts_q[index], starts_q[index + 1], starts_k[index], starts_k[index + 1]
+        if begin == end:
+            continue
+        if first == last:
+            outs.append(q.new_zeros(end - begin, call.num_heads, call.head_size_v))
+            lses.append(q.new_full((call.num_heads, end - begin), -torch.inf, dtype=torch.float32))
+            continue
+        plane = None if mask is None else mask[index : index + 1, :, : end - begin, : last - first]
+        out, lse = _batch(
+            variant,
+            call,
+            q[None, begin:end],
+            call.k[None, first:last],
+            call.v[None, first:last],
+            plane,
+            scale,
+        )
+        outs.append(out[0])
+        if lse is not None:
+            lses.append(lse[0])
+    return torch.cat(outs), torch.cat(lses, dim=1) if call.return_lse else None
+
+
+def _cpu_flash(
+    call: Call, q: Tensor, k: Tensor, v: Tensor, how: Plan, scale: float
+) -> tuple[Tensor, Tensor | None]:
+    # the operator takes the last stride for 1 without looking
+    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
+    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        q, k, v, 0.0, how.causal, attn_mask=how.bias, scale=scale
+    )
+    return out, lse if call.return_lse else None
+
+
+def _cpu_math(
+    call: Call, q: Tensor, k: Tensor, v: Tensor, how: Plan, scale: float
+) -> tuple[Tensor, Tensor | None]:
+    out, _ = torch.ops.aten._scaled_dot_product_attention_math(
+        q,
+        k,
+        v,
+        how.bias,
+        call.dropout_p,
+        how.causal,
+        scale=scale,
+        enable_gqa=q.shape[1] != k.shape[1],
+    )
+    return out, None
+
+
+def _cuda(
+    backend: str, call: Call, q: Tensor, k: Tensor, v: Tensor, how: Plan, scale: float
+) -> tuple[Tensor, Tensor | None]:
+    if call.return_lse:
+        out, lse = torch.ops.aten._scaled_dot_product_flash_attention(
+            q, k, v, call.dropout_p, how.causal, False, scale=scale
+        )[:2]
+        return out, lse
+    if torch.compiler.is_compiling():
+        return _forced(backend, call, q, k, v, how, scale), None
+    with _FORCING:
+        return _forced(backend, call, q, k, v, how, scale), None
+
+
+def _forced(backend: str, call: Call, q: Tensor, k: Tensor, v: Tensor, how: Plan, scale: float) -> Tensor:
+    from torch.nn.attention import sdpa_kernel
+
+    try:
+        with sdpa_kernel(_backend(backend)):
+            return torch.nn.functional.scaled_dot_product_attention(
+                q,
+                k,
+                v,
+                attn_mask=how.bias,
+                dropout_p=call.dropout_p,
+                is_causal=how.causal,
+                scale=scale,
+                enable_gqa=q.shape[1] != k.shape[1],
+            )
+    except RuntimeError as error:
+        if "No available kernel" in str(error):
+            reason = "torch finds its kernel unfit for these tensors (the warnings above say why)"
+            raise NotSupported(f"torch_sdpa/{backend}", reason) from error
+        raise
+
+
+def _backend(name: str) -> SDPBackend:
+    from torch.nn.attention import SDPBackend
+
+    return {
+        "cuda_flash": SDPBackend.FLASH_ATTENTION,
+        "cuda_efficient": SDPBackend.EFFICIENT_ATTENTION,
+        "cuda_cudnn": SDPBackend.CUDNN_ATTENTION,
+        "cuda_math": SDPBackend.MATH,
+    }[name]
+
+
+_KERNELS: Mapping[str, Callable[..., tuple[Tensor, Tensor | None]]] = {
+    "cpu_flash": _cpu_flash,
+    "cpu_math": _cpu_math,
+    "cuda_flash": functools.partial(_cuda, "cuda_flash"),
+    "cuda_efficient": functools.partial(_cuda, "cuda_efficient"),
+    "cuda_cudnn": functools.partial(_cuda, "cuda_cudnn"),
+    "cuda_math": functools.partial(_cuda, "cuda_math"),
+}
