@@ -26,7 +26,7 @@ class Paint:
         self.on = on
 
     def __call__(self, text: str, *styles: str) -> str:
-        if not self.on or not text:
+        if not self.on or not text or not styles:
             return text
         return f"\033[{';'.join(_CODES[s] for s in styles)}m{text}\033[0m"
 

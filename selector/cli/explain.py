@@ -1,0 +1,84 @@
+"""`attn-select explain`: what is chosen for one request, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from selector.cli import options, output
+from selector.cli.errors import UsageError
+from selector.cli.parser import Subparsers, add_command
+from selector.errors import EXIT_NOTHING_FITS
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from selector.report import Report
+
+__all__ = ["register"]
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the subcommand."""
+    parser = add_command(
+        subparsers,
+        "explain",
+        run,
+        help="what is chosen for a request, and why",
+        description=(
+            "What is chosen for one attention layer on one machine: the ranked candidates, every reason for those\n"
+            "that are rejected, what the request's fields cost, and what would help when nothing fits.\n"
+            "`attn-select schema axes` lists the axes."
+        ),
+        examples=(
+            "explain --on h100 head_size=128 dtype=bf16 kv_cache_dtype=fp8 per_head_scales",
+            "explain --on a100 --pack vllm head_size=128 dtype=bf16 --why-not FLASHINFER",
+            "explain --on h100 --without flash-attn-3 head_size=128 dtype=bf16 --json",
+            "explain --on h100 --requests layers.jsonl --winners",
+        ),
+        words="AXIS=VALUE",
+    )
+    options.add_environment(parser)
+    options.add_catalog(parser)
+    options.add_preferences(parser)
+    options.add_output(parser, verbose="every reason of every candidate, notes and sources")
+    group = parser.add_argument_group("other questions")
+    group.add_argument(
+        "--why-not", metavar="NAME", help="what stands against one candidate, and what would help it"
+    )
+    group.add_argument(
+        "--requests", metavar="FILE", help="one JSON object a line in (- for standard input), one a line out"
+    )
+    group.add_argument("--winners", action="store_true", help="with --requests: no reasons")
+
+
+def run(arguments: Namespace) -> int:
+    """Explain one request, or a file of them."""
+    if arguments.requests is not None:
+        from selector.cli.batch import answer_lines
+
+        if arguments.words:
+            raise UsageError("--requests takes its requests from the file alone, and here are fields as well")
+        if arguments.why_not is not None:
+            raise UsageError("--why-not asks about one request, --requests about many")
+        return answer_lines(arguments)
+    if arguments.winners:
+        raise UsageError("--winners goes with --requests")
+    report = _report(arguments)
+    if arguments.why_not is not None:
+        from selector.cli.why_not import why_not
+
+        return why_not(report, arguments)
+    if arguments.json:
+        output.write_json(report.to_dict())
+    else:
+        output.write(report.to_text(color=output.colors(), width=output.width(), verbose=arguments.verbose))
+    return 0 if report.selected is not None else EXIT_NOTHING_FITS
+
+
+def _report(arguments: Namespace) -> Report:
+    from selector.selection import decide
+
+    catalog = options.catalog_of(arguments)
+    request = options.request_of(arguments.words, catalog.vocabulary)
+    machine = options.environment_of(arguments, catalog)
+    return decide(request, catalog, machine, options.preferences_of(arguments), strict=arguments.strict)

@@ -1,0 +1,47 @@
+"""Writing to the terminal: its width, whether it takes colour, and JSON."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+__all__ = ["colors", "paint", "width", "write", "write_json"]
+
+#: Columns where no terminal says how many it has.
+WIDTH = 110
+
+
+def colors() -> bool:
+    """Whether standard output takes colour: a terminal that is not dumb, unless `NO_COLOR` is set to anything."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def paint() -> Any:
+    """A painter for standard output."""
+    from selector.render.cells import Paint
+
+    return Paint(colors())
+
+
+def width() -> int:
+    """Columns of the terminal (`COLUMNS` overrules); a fixed number where output goes to a file or a pipe."""
+    import shutil
+
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS"):
+        return WIDTH
+    return shutil.get_terminal_size((WIDTH, 24)).columns
+
+
+def write(text: str) -> None:
+    """Text on standard output, ending with a line break."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def write_json(value: Any) -> None:
+    """One JSON value on standard output."""
+    import json
+
+    write(json.dumps(value, indent=2, ensure_ascii=False))
