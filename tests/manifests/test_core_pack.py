@@ -326,8 +326,110 @@ FLASHINFER = [
     refuses("b200", "flashinfer/fa3", "compute_capability"),
 ]
 
+# sdp_utils.cpp of pytorch at 001f694a unless said otherwise
+TORCH = [
+    # check_head_dim_size_flash: one size, at most 256, any value (padding is done outside)
+    takes("a100", "torch_sdpa/cuda_flash", head_size=100),
+    refuses("a100", "torch_sdpa/cuda_flash", "head_size", head_size=264),
+    refuses("a100", "torch_sdpa/cuda_flash", "head_size head_size_v", head_size=192, head_size_v=128),
+    # check_for_attn_mask: none at all
+    refuses("a100", "torch_sdpa/cuda_flash", "custom_mask", custom_mask=True),
+    # check_flash_attention_hardware_support: 8.0 to 12.1
+    refuses("t4", "torch_sdpa/cuda_flash", "compute_capability", dtype="float16"),
+    takes("gb10", "torch_sdpa/cuda_flash"),
+    # check_flash_causal_non_square_seqlens; more queries than keys lose their first rows in the wrapper
+    refuses("a100", "torch_sdpa/cuda_flash", "causal query_length", causal=True, query_length="shorter"),
+    takes("a100", "torch_sdpa/cuda_flash", causal=True, query_length="same"),
+    takes("a100", "torch_sdpa/cuda_flash", causal=True, query_length="one"),
+    takes("a100", "torch_sdpa/cuda_flash", query_length="shorter"),
+    # check_requires_grad_and_head_dim_gt192_constraints_on_sm86_89_or_120: the hole (192, 224]
+    takes("rtx4090", "torch_sdpa/cuda_flash", training=True, head_size=192),
+    refuses("rtx4090", "torch_sdpa/cuda_flash", "head_size training compute_capability", training=True, head_size=200),
+    refuses("rtx3090", "torch_sdpa/cuda_flash", "head_size training compute_capability", training=True, head_size=224),
+    takes("rtx5090", "torch_sdpa/cuda_flash", training=True, head_size=232),
+    refuses(
+        "gb10", "torch_sdpa/cuda_flash", "head_size training compute_capability",
+        training=True, head_size=232, dropout=True,
+    ),
+    takes("a100", "torch_sdpa/cuda_flash", training=True, head_size=224),
+    takes("b200", "torch_sdpa/cuda_flash", training=True, head_size=224),
+    # minimum_gemm_alignment: 128 bits with tensor cores, 4 on 8.0 and up, else 1
+    refuses("a100", "torch_sdpa/cuda_efficient", "head_size head_size_v", head_size=100),
+    takes("a100", "torch_sdpa/cuda_efficient", head_size=104, head_size_v=512),
+    takes("a100", "torch_sdpa/cuda_efficient", dtype="float32", head_size=100),
+    refuses("a100", "torch_sdpa/cuda_efficient", "head_size head_size_v", dtype="float32", head_size=98),
+    takes("t4", "torch_sdpa/cuda_efficient", dtype="float32", head_size=97),
+    refuses("t4", "torch_sdpa/cuda_efficient", "head_size head_size_v", dtype="float16", head_size=97),
+    refuses("t4", "torch_sdpa/cuda_efficient", "dtype compute_capability"),
+    takes("v100", "torch_sdpa/cuda_efficient", dtype="float16"),
+    refuses("a100", "torch_sdpa/cuda_efficient", "num_heads num_kv_heads", num_heads=32, num_kv_heads=8),
+    takes("a100", "torch_sdpa/cuda_efficient", num_heads=8, num_kv_heads=8),
+    refuses("a100", "torch_sdpa/cuda_efficient", "dtype", dtype="float64"),
+    # check_cudnn_tensor_shapes: 128; (192, 128) from 9.11 and 256 above 9.22.0, on 9.0 and 10.x only
+    takes("h100", "torch_sdpa/cuda_cudnn", head_size=128),
+    refuses(
+        "h100", "torch_sdpa/cuda_cudnn", "head_size head_size_v compute_capability cudnn_version",
+        {"cudnn_version": "9.22.0"}, head_size=256,
+    ),
+    takes("h100", "torch_sdpa/cuda_cudnn", {"cudnn_version": "9.23.0"}, head_size=256),
+    takes("b300", "torch_sdpa/cuda_cudnn", {"cudnn_version": "9.26.0"}, head_size=256),
+    refuses(
+        "rtx5090", "torch_sdpa/cuda_cudnn", "head_size head_size_v compute_capability cudnn_version",
+        {"cudnn_version": "9.26.0"}, head_size=256,
+    ),
+    takes("h100", "torch_sdpa/cuda_cudnn", head_size=192, head_size_v=128),
+    refuses(
+        "h100", "torch_sdpa/cuda_cudnn", "head_size head_size_v compute_capability cudnn_version",
+        {"cudnn_version": "9.10.2"}, head_size=192, head_size_v=128,
+    ),
+    refuses(
+        "a100", "torch_sdpa/cuda_cudnn", "head_size head_size_v compute_capability cudnn_version",
+        head_size=192, head_size_v=128,
+    ),
+    refuses("h100", "torch_sdpa/cuda_cudnn", "head_size head_size_v", head_size=100),
+    # check_cudnn_d256_bprop_head_dim
+    refuses(
+        "h100", "torch_sdpa/cuda_cudnn", "head_size head_size_v training",
+        {"cudnn_version": "9.23.0"}, head_size=160, training=True,
+    ),
+    takes("h100", "torch_sdpa/cuda_cudnn", {"cudnn_version": "9.23.0"}, head_size=256, training=True),
+    # can_use_cudnn_attention: dropout > 0 && version > 91100 && version < 91400
+    takes("h100", "torch_sdpa/cuda_cudnn", {"cudnn_version": "9.11.0"}, dropout=True),
+    refuses("h100", "torch_sdpa/cuda_cudnn", "dropout cudnn_version", {"cudnn_version": "9.12.0"}, dropout=True),
+    takes("h100", "torch_sdpa/cuda_cudnn", {"cudnn_version": "9.14.0"}, dropout=True),
+    # check_cudnn_tensor_shapes: one key; one query with dropout. check_cudnn_deterministic
+    refuses("h100", "torch_sdpa/cuda_cudnn", "kv_length", kv_length="one"),
+    refuses("h100", "torch_sdpa/cuda_cudnn", "dropout query_length", dropout=True, query_length="one"),
+    refuses("h100", "torch_sdpa/cuda_cudnn", "deterministic", deterministic=True),
+    refuses("t4", "torch_sdpa/cuda_cudnn", "compute_capability", dtype="float16"),
+    # MHA.cpp: "disabled for cuDNN versions 9.19-9.25.0 (except 9.24.1) on SM 10.x and 11.x"; torch 2.13.0 has no such guard
+    refuses(
+        "b200", "torch_sdpa/cuda_cudnn", "compute_capability cudnn_version query_length phase", query_length="one"
+    ),
+    refuses(
+        "thor", "torch_sdpa/cuda_cudnn", "compute_capability cudnn_version query_length phase", phase="decode"
+    ),
+    takes("b200", "torch_sdpa/cuda_cudnn", phase="prefill"),
+    takes("rtx5090", "torch_sdpa/cuda_cudnn", query_length="one"),
+    # AOTriton releases: gfx950 and gfx1201 since 0.10b, gfx1100 experimental again since 0.11b
+    takes("mi300x", "torch_sdpa/cuda_flash"),
+    takes("mi355x", "torch_sdpa/cuda_flash"),
+    takes("rx9070xt", "torch_sdpa/cuda_flash"),
+    refuses("rx7900xtx", "torch_sdpa/cuda_flash", "gcn_arch"),
+    refuses("mi300x", "torch_sdpa/cuda_cudnn", "device"),
+    # sdp_utils_cpp.h: dropout 0, no gradient of the mask, one head size
+    refuses("cpu", "torch_sdpa/cpu_flash", "dropout", dropout=True),
+    refuses("cpu", "torch_sdpa/cpu_flash", "mask_grad", custom_mask=True, mask_bias=True, mask_grad=True),
+    refuses("cpu", "torch_sdpa/cpu_flash", "head_size head_size_v", head_size_v=64),
+    takes("cpu", "torch_sdpa/cpu_flash", dtype="float64", lse=True, layout="varlen"),
+    takes("cpu", "torch_sdpa/cpu_math", head_size_v=64, dropout=True),
+    refuses("cpu", "torch_sdpa/cpu_math", "lse", lse=True),
+    refuses("cpu", "torch_sdpa/cpu_flash", "layout", layout="paged"),
+    refuses("cpu", "torch_sdpa/cpu_flash", "sliding_window", sliding_window=True),
+]  # fmt: skip
 
-@pytest.mark.parametrize("row", FA2 + FA3 + FA4 + FLASHINFER, ids=str)
+
+@pytest.mark.parametrize("row", FA2 + FA3 + FA4 + FLASHINFER + TORCH, ids=str)
 def test_fact(decide: Decide, row: Row) -> None:
     answer = decide(row.on, row.request, row.changes)
     assert answer.reasons.get(row.candidate, frozenset()) == row.axes

@@ -15,10 +15,33 @@ import selector
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
 PRESETS = sorted((MANIFESTS / "environments").glob("*.yaml"))
 # Each of these was bought or rented somewhere: what a user may ask about by name.
-WANTED = (
-    "cpu v100 t4 a100 l4 l40s rtx3090 rtx4090 h100 h200 gh200 b200 b300 rtx5090 rtx-pro-6000 gb10 "
-    "mi250x mi300x mi325x mi355x rx7900xtx rx9070xt pvc b580 m3"
-).split()
+WANTED = [
+    "cpu",
+    "v100",
+    "t4",
+    "a100",
+    "l4",
+    "l40s",
+    "rtx3090",
+    "rtx4090",
+    "h100",
+    "h200",
+    "gh200",
+    "b200",
+    "b300",
+    "rtx5090",
+    "rtx-pro-6000",
+    "gb10",
+    "mi250x",
+    "mi300x",
+    "mi325x",
+    "mi355x",
+    "rx7900xtx",
+    "rx9070xt",
+    "pvc",
+    "b580",
+    "m3",
+]
 
 
 def read(path: Path) -> dict[str, Any]:
