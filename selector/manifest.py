@@ -19,12 +19,13 @@ __all__ = ["Adjustment", "Candidate", "Declared", "Manifest", "Rule", "decode_ma
 
 
 class Declared(NamedTuple):
-    """What a candidate says of one axis, and where."""
+    """What a candidate says of one axis, and where; ``family``: the manifest says it for all its variants."""
 
     axis: Axis
     constraint: Constraint
     at: Mark
     source: str | None
+    family: bool = False
 
 
 class Rule(NamedTuple):
@@ -220,7 +221,9 @@ class _Decoder:
                 self.fault((*where, *error.path), error.message, error.hint)
                 continue
             link = next((sources[k] for k in (axis_name, axis.name) if k in sources), source)
-            declared[axis.name] = Declared(axis, constraint, self.document.mark(where, key=True), link)
+            declared[axis.name] = Declared(
+                axis, constraint, self.document.mark(where, key=True), link, where[0] != "variants"
+            )
         rules = list(inherited.rules)
         for section, kind in (("rules", "rule"), ("known_wrong", "known_wrong")):
             for i, raw in enumerate(data.get(section) or []):

@@ -36,8 +36,9 @@ class PolicyRule(NamedTuple):
 
 
 class PairRule(NamedTuple):
-    """Where ``when`` holds, a decode winner among ``decode`` goes with a prefill winner among ``prefill``."""
+    """What goes together. ``given`` says which side is the condition: decode, prefill, or both (each implies the other)."""
 
+    given: str
     when: Condition | None
     prefill: tuple[str, ...]
     decode: tuple[str, ...]
@@ -118,6 +119,7 @@ def decode_pack(
         path = ("pairs", i)
         pairs.append(
             PairRule(
+                raw.get("given", "both"),
                 condition(raw, "when", path),
                 listed(raw.get("prefill", []), (*path, "prefill")),
                 listed(raw.get("decode", []), (*path, "decode")),

@@ -139,10 +139,13 @@ def _declared(program: Program, i: int, trace: Trace) -> Iterator[Reason]:
                 continue
             at = candidate.at if declared is None else declared.at
             source = candidate.source if declared is None else declared.source
+            family = declared is not None and declared.family
             if axis.type == "packages" and value is not UNKNOWN:
-                yield from _packages(candidate, axis, atom.constraint, value, at, source)
+                for reason in _packages(candidate, axis, atom.constraint, value, at, source):
+                    yield reason._replace(family=family)
             else:
-                yield _limit(candidate, axis, atom.constraint, value, at, source, declared is not None)
+                reason = _limit(candidate, axis, atom.constraint, value, at, source, declared is not None)
+                yield reason._replace(family=family)
 
 
 def _limit(

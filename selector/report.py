@@ -156,7 +156,7 @@ class Report:
         if not applied:
             return self.trace, None, []
         axes = program.vocabulary.axes
-        note = next((a.adjustment.note for a in applied if a.adjustment.note), None)
+        note = "; ".join(a.adjustment.note for a in applied if a.adjustment.note) or None
         adjusted = Adjusted(tuple((axes[k].name, b, c) for k, (b, c) in changes.items()), use, note)
         objections = adjustment_reasons(program, i, changes, use, applied) if self.strict else []
         return program.trace(changed, strict=self.strict), adjusted, objections

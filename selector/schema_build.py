@@ -88,7 +88,19 @@ def _pack(axes: dict[str, Axis]) -> Schema:
         "note": NOTE,
     }
     some = sequence(CANDIDATE, "Candidates.", 1)
-    pair: Schema = {"when": CONDITION, "prefill": some, "decode": some, "source": SOURCE, "note": NOTE}
+    given: Schema = {
+        "enum": ["prefill", "decode", "both"],
+        "default": "both",
+        "description": "Which side is the condition; both: each implies the other.",
+    }
+    pair: Schema = {
+        "given": given,
+        "when": CONDITION,
+        "prefill": some,
+        "decode": some,
+        "source": SOURCE,
+        "note": NOTE,
+    }
     return mapping(
         {
             "pack": file_format("pack"),
