@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import selector
 from tests.manifests.deciders import DECIDERS, Answer
 
 Decide = Callable[..., Answer]
@@ -429,8 +430,113 @@ TORCH = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", FA2 + FA3 + FA4 + FLASHINFER + TORCH, ids=str)
+# torch/_inductor/kernel/flex and torch/nn/attention/flex_attention.py of torch 2.13.0
+FLEX = [
+    takes("cpu", "flex_attention", sliding_window=True, window_right=True, softcap=True, alibi=True, layout="varlen"),
+    takes("a100", "flex_attention", layout="paged", block_size=3, sinks=True, lse=True),
+    takes("a100", "flex_attention", dtype="float32", training=True, head_size=48, head_size_v=200),
+    # flex_attention.py: "embedding dimension of the query, key, and value must be at least 16" but on a CPU
+    refuses("a100", "flex_attention", "head_size head_size_v", head_size=8),
+    refuses("pvc", "flex_attention", "head_size head_size_v", head_size_v=8),
+    takes("cpu", "flex_attention", head_size=8),
+    # flex_cpu.py: "only supports inference and `return_lse` is not supported yet", check_cpu_supported
+    refuses("cpu", "flex_attention", "lse", lse=True),
+    refuses("cpu", "flex_attention", "sinks", sinks=True),
+    refuses("cpu", "flex_attention", "training", training=True),
+    refuses("cpu-arm", "flex_attention", "cpu_arch"),
+    refuses("cpu", "flex_attention", "dtype", dtype="float64"),
+    # flex_mps.py is in the 2.13 wheel and not in the 2.12.1 one
+    takes("m3", "flex_attention", dtype="float16"),
+    refuses("m3", "flex_attention", "packages", {"packages": {"torch": "2.12.1"}}, dtype="float16"),
+    refuses("m3", "flex_attention", "lse", dtype="float16", lse=True),
+    refuses("m3", "flex_attention", "training", dtype="float16", training=True),
+    # the wrapper: one mask, for a dense batch; no dropout; no scales
+    refuses("a100", "flex_attention", "custom_mask layout", custom_mask=True, layout="paged"),
+    refuses("a100", "flex_attention", "dropout", dropout=True),
+    refuses("a100", "flex_attention", "kv_cache_dtype", kv_cache_dtype="fp8"),
+    refuses("a100", "flex_attention", "layout training", layout="paged", training=True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", FA2 + FA3 + FA4 + FLASHINFER + TORCH + FLEX, ids=str)
 def test_fact(decide: Decide, row: Row) -> None:
     answer = decide(row.on, row.request, row.changes)
     assert answer.reasons.get(row.candidate, frozenset()) == row.axes
     assert (row.candidate in answer.accepted) == (not row.axes)
+
+
+# -- the policy ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("on", "first"),
+    [
+        ("a100", "flash_attn/fa2"),
+        ("l40s", "flash_attn/fa2"),
+        ("rtx5090", "flash_attn/fa2"),
+        ("gb10", "flash_attn/fa2"),
+        ("h100", "flash_attn/fa3"),
+        ("b200", "flash_attn/fa4"),
+        ("b300", "flash_attn/fa4"),
+        ("mi300x", "torch_sdpa/cuda_flash"),
+        ("rx7900xtx", "flex_attention"),
+        ("pvc", "flex_attention"),
+        ("m3", "flex_attention"),
+        ("cpu", "torch_sdpa/cpu_flash"),
+        ("cpu-arm", "torch_sdpa/cpu_flash"),
+    ],
+)
+def test_first_choice_for_a_plain_layer(decide: Decide, on: str, first: str) -> None:
+    assert decide(on, {**LLAMA, "causal": True, "layout": "dense", "query_length": "same"}).ranked[0] == first
+
+
+@pytest.mark.parametrize("on", ["t4", "v100"])
+def test_first_choice_before_ampere(decide: Decide, on: str) -> None:
+    request = {"head_size": 64, "num_heads": 8, "num_kv_heads": 8, "dtype": "float16", "causal": True}
+    assert decide(on, request).ranked[0] == "torch_sdpa/cuda_efficient"
+
+
+@pytest.mark.parametrize("on", ["a100", "h100", "b200", "mi300x", "pvc", "m3", "t4"])
+def test_the_reference_is_listed_on_the_cpu_only(decide: Decide, on: str) -> None:
+    answer = decide(on, {"head_size": 128, "dtype": "float16"})
+    assert "reference" in answer.excluded
+    assert answer.ranked
+    assert "reference" not in answer.ranked
+    assert decide("cpu", {"head_size": 128, "dtype": "float16"}).ranked[-1] == "reference"
+
+
+def test_an_explicit_choice_reaches_the_reference() -> None:
+    request = {"head_size": 128, "dtype": "float16"}
+    assert selector.select(request, environment="a100", backend="reference").id == "reference"
+
+
+# FlexAttention compiles a kernel for every new length on a CPU, so a growing cache is not for it
+def test_one_query_on_a_cpu_does_not_compile(decide: Decide) -> None:
+    window = {**LLAMA, "dtype": "float32", "sliding_window": True, "causal": True, "layout": "dense"}
+    assert decide("cpu", {**window, "query_length": "one"}).ranked == ("reference", "flex_attention")
+    assert decide("cpu", {**window, "query_length": "same"}).ranked == ("flex_attention", "reference")
+
+
+def test_training_goes_to_kernels_with_a_backward_pass(decide: Decide) -> None:
+    for on in ("a100", "h100", "b200", "rtx5090"):
+        answer = decide(on, {**LLAMA, "training": True, "causal": True, "layout": "dense"})
+        assert answer.ranked[0].startswith("flash_attn/")
+        assert not any(name.startswith("flashinfer") for name in answer.ranked)
+
+
+# gpt-oss: sinks and a window, head size 64; FlashAttention 3 has none, FlashInfer and FlashAttention 4 do
+def test_sinks(decide: Decide) -> None:
+    layer = {
+        "head_size": 64, "num_heads": 64, "num_kv_heads": 8, "dtype": "bfloat16",
+        "sinks": True, "sliding_window": True, "causal": True, "layout": "paged", "block_size": 16,
+    }  # fmt: skip
+    assert decide("h100", layer).ranked[:2] == ("flashinfer/fa3", "flash_attn/fa4")
+    assert decide("b200", layer).ranked[0] == "flash_attn/fa4"
+    assert decide("a100", layer).ranked == ("flashinfer/fa2", "flex_attention")
+    assert decide("cpu", layer).ranked == ("reference",)
+
+
+# Gemma 2: softcap and ALiBi never together; head size 256
+def test_softcap(decide: Decide) -> None:
+    layer = {"head_size": 256, "dtype": "bfloat16", "softcap": True, "causal": True, "layout": "paged"}
+    assert decide("a100", {**layer, "block_size": 256}).ranked[0] == "flash_attn/fa2"
+    assert decide("a100", {**layer, "block_size": 16}).ranked[0] == "flashinfer/fa2"
+    assert not any(name.startswith("torch_sdpa") for name in decide("a100", layer).ranked)
