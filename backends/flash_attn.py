@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backends import flash_attn_2, flash_attn_3, flash_attn_4
+from backends._failure import is_broken
+from backends.call import make_call, request_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
     from backends._launch import Result
     from backends.call import Call
+
+__all__ = ["HONOURED", "is_broken", "make_call", "refuses", "request_fields", "run"]
 
 _MODULES: Mapping[str, ModuleType] = {
     "fa2": flash_attn_2,

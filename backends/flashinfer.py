@@ -28,9 +28,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from backends import _flashinfer_kernels as kernels
+from backends._failure import is_broken
 from backends._flashinfer_plan import clear, reuse_plans
 from backends._guard import NotSupported, refusal
 from backends._launch import has_nothing_to_do, import_first, nothing, result
+from backends.call import make_call, request_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +42,16 @@ if TYPE_CHECKING:
     from backends._launch import Result
     from backends.call import Call
 
-__all__ = ["HONOURED", "clear", "refuses", "reuse_plans", "run"]
+__all__ = [
+    "HONOURED",
+    "clear",
+    "is_broken",
+    "make_call",
+    "refuses",
+    "request_fields",
+    "reuse_plans",
+    "run",
+]
 
 _COMMON = frozenset(
     {

@@ -95,13 +95,21 @@ def build(
         "mask": _mask(choice["mask"], (where["batch"][0], heads, rows, columns), make),
         **_scales(choice["scales"], heads),
     }
-    return make_call(*(tensor.to(device) for tensor in (q, k, v)), **_moved(fields, device))
+    return make_call(*(_on(tensor, device) for tensor in (q, k, v)), **_moved(fields, device))
 
 
 def _moved(fields: dict[str, Any], device: str) -> dict[str, Any]:
     return {
-        name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in fields.items()
+        name: _on(value, device) if isinstance(value, torch.Tensor) else value
+        for name, value in fields.items()
     }
+
+
+def _on(tensor: Tensor, device: str) -> Tensor:
+    """The tensor on a device; on a CUDA device that is not there, without values (a fake tensor mode is on)."""
+    if device != "cuda":
+        return tensor.to(device)
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device=device, requires_grad=tensor.requires_grad)
 
 
 def _sequences(layout: str, block_size: int) -> tuple[dict[str, tuple[int, ...]], dict[str, Any]]:
@@ -202,6 +210,18 @@ def honoured_choices(refuses: Callable[[Call], str | None], **options: Any) -> I
                 if call.training == (choice["training"] == "yes"):  # an fp8 tensor takes no gradient
                     yield choice, call
                 break
+
+
+def drawn_choices(refuses: Callable[[Call], str | None], count: int, **options: Any) -> list[Call]:
+    """``count`` calls that the wrapper does not refuse, drawn from all choices; the same ones every time."""
+    draw = random.Random(0)
+    alone = {axis: _accepted(axis, refuses, options) for axis in AXES}
+    found: list[Call] = []
+    while len(found) < count:
+        call = _built({axis: draw.choice(spellings) for axis, spellings in alone.items()}, options)
+        if call is not None and refuses(call) is None:
+            found.append(call)
+    return found
 
 
 def _built(choice: Choice, options: dict[str, Any]) -> Call | None:

@@ -108,6 +108,7 @@ RECIPES: Mapping[str, Recipe] = {
             "flex_attention": _FLEX,
             "create_block_mask": _FLEX,
             "AuxRequest": _FLEX,
+            "BlockMask.from_kv_blocks": _FLEX,
             "varlen_attn": _VARLEN,
         },
         {"scaled_dot_product_attention": ("torch/_C/_nn.pyi",)},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from backends import flash_attn
+from backends import flash_attn, flashinfer
 from backends._guard import NotSupported
-from backends.call import make_call
+from backends.call import CallError, make_call
 from tests.backends.contracts import cases, world
 from tests.backends.contracts.signatures import Contract, contracts
 from tests.backends.contracts.standin_flash import HALF_SINKS
@@ -85,11 +86,7 @@ def test_numbers(variant: str, contract: Contract, monkeypatch: pytest.MonkeyPat
             given = _with_the_query_it_was_given(call, log[-1].arguments)
         # the kernel's output of fp8 is bfloat16, whatever it is turned into
         relative = HALF_ULP[torch.bfloat16 if given is not call else call.out_dtype]
-        try:
-            world.assert_close(call, returned, relative, given)
-        except AssertionError as error:
-            error.add_note(str(choice))
-            raise
+        world.assert_close(call, returned, relative, given, note=str(choice))
 
 
 def _with_the_query_it_was_given(call: Call, arguments: dict[str, Any]) -> Call:
@@ -251,6 +248,26 @@ def test_the_name_flash_attn_without_flash_attention_2(monkeypatch: pytest.Monke
     call = cases.build(cases.plain())
     with pytest.raises(ImportError, match="flash-attn-4 alone"):
         flash_attn.run(call, variant="fa2")
+
+
+def test_which_failures_put_a_kernel_out_of_use() -> None:
+    broken = [
+        ImportError("undefined symbol"),
+        OSError("libcudart.so.12: cannot open"),
+        RuntimeError("CUDA error: no kernel image is available for execution on the device"),
+        subprocess.CalledProcessError(1, "ninja"),
+    ]
+    not_broken = [
+        NotSupported("flash_attn/fa2", "sinks"),
+        torch.OutOfMemoryError("CUDA out of memory."),
+        RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"),
+        MemoryError(),
+        CallError("q", "shape [1]", "[batch, seq, heads, head_size]"),
+        TypeError("unexpected keyword argument"),
+    ]
+    for module in (flash_attn, flashinfer):
+        assert [error for error in broken if not module.is_broken(error)] == []
+        assert [error for error in not_broken if module.is_broken(error)] == []
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

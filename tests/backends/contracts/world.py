@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -34,14 +35,14 @@ _FLASH = {
 def flash_cases(variant: str, device: str) -> list[tuple[cases.Choice, Call]]:
     """Every choice that a FlashAttention variant honours, with its call."""
     block_size = 256 if variant == "fa2" else 4
-    refuses = functools.partial(flash_attn.refuses, variant=variant)
+    refuses = partial(flash_attn.refuses, variant=variant)
     return list(cases.honoured_choices(refuses, block_size=block_size, device=device))
 
 
 @functools.cache
 def flashinfer_cases(variant: str) -> list[tuple[cases.Choice, Call]]:
     """Every choice that a FlashInfer variant honours, with its call."""
-    return list(cases.honoured_choices(functools.partial(flashinfer.refuses, variant=variant)))
+    return list(cases.honoured_choices(partial(flashinfer.refuses, variant=variant)))
 
 
 def use_flash(patch: pytest.MonkeyPatch, variant: str, contract: Contract, *, dry: bool = False) -> Log:
@@ -69,21 +70,20 @@ def ends(package: str) -> list[Contract]:
 
 def expected(call: Call) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp by the reference in float64, of the numbers that the call's tensors store."""
-    exact = dataclasses.replace(
-        call,
-        q=call.q.detach().double(),
-        k=call.k.detach().double(),
-        v=call.v.detach().double(),
-        return_lse=True,
-        dropout_p=0.0,
-    )
-    returned = reference.run(exact)
-    assert isinstance(returned, tuple)
-    return returned
+    with torch.no_grad():
+        return reference.attend(dataclasses.replace(call, dropout_p=0.0), torch.float64)
+
+
+def _said(what: str, text: str) -> str:
+    return f"{what}: {text}"
 
 
 def assert_close(
-    call: Call, returned: Tensor | tuple[Tensor, Tensor], relative: float, oracle: Call | None = None
+    call: Call,
+    returned: Tensor | tuple[Tensor, Tensor],
+    relative: float,
+    oracle: Call | None = None,
+    note: str = "",
 ) -> None:
     """The result has the promised shapes and is the expected one (of ``oracle``, where given)."""
     out, lse = returned if isinstance(returned, tuple) else (returned, None)
@@ -91,7 +91,11 @@ def assert_close(
     assert out.shape == call.out_shape
     assert out.dtype == call.out_dtype
     assert (lse is not None) == call.return_lse
-    torch.testing.assert_close(out.double(), wanted.double(), rtol=relative, atol=relative)
+    pairs = [("output", out, wanted)]
     if lse is not None:
         assert lse.dtype == torch.float32
-        torch.testing.assert_close(lse.double(), wanted_lse.double(), rtol=relative, atol=relative)
+        pairs.append(("log-sum-exp", lse, wanted_lse))
+    for name, given, right in pairs:
+        torch.testing.assert_close(
+            given.double(), right, rtol=relative, atol=relative, msg=partial(_said, f"{name} of {note}")
+        )
