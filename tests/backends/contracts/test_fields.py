@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from backends import flash_attn, flashinfer
 from backends._guard import FIELDS, NotSupported, used_fields
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from backends.call import Call
 
+MANIFESTS = Path(__file__).parents[3] / "manifests" / "core"
 WRAPPERS = [
     *((flash_attn, variant) for variant in ("fa2", "fa3", "fa4")),
     *((flashinfer, variant) for variant in ("fa2", "fa3", "fa3_fp8_heads")),
@@ -93,3 +96,36 @@ def test_a_field_is_honoured_or_refused(
         world.use_flash(monkeypatch, variant, contracts(world.PACKAGES[variant])[-1], dry=True)
     for call in accepted:
         module.run(call, variant=variant)
+
+
+DECLARED = {
+    "causal": "causal",
+    "sliding_window": "window_left",
+    "window_right": "window_right",
+    "softcap": "softcap",
+    "alibi": "alibi_slopes",
+    "sinks": "sinks",
+    "custom_mask": "mask",
+    "mask_bias": "bias",
+    "lse": "return_lse",
+    "dropout": "dropout_p",
+    "training": "training",
+    "deterministic": "deterministic",
+    "per_head_scales": "per_head_scales",
+}
+"""Flag of a manifest -> the field of a call that it stands for."""
+
+
+@pytest.mark.parametrize(("module", "variant"), WRAPPERS, ids=lambda value: getattr(value, "__name__", value))
+def test_the_manifest_declares_what_the_wrapper_honours(module: ModuleType, variant: str) -> None:
+    name = module.__name__.rpartition(".")[2]
+    manifest = yaml.safe_load((MANIFESTS / f"{name}.yaml").read_text(encoding="utf-8"))
+    part = next(part for part in manifest["variants"] if part["name"] == variant)
+    declared = {**manifest["supports"], **part.get("supports", {})}
+    honoured = module.HONOURED[variant]
+    flags = {flag: declared.get(flag, False) is True for flag in DECLARED}
+    assert flags == {flag: field in honoured for flag, field in DECLARED.items()}
+    formats = declared.get("kv_cache_dtype")
+    quantised = formats is None or any(str(name).startswith("fp8") for name in formats)
+    # FlashAttention 4 takes fp8 without scales, which its manifest leaves out
+    assert quantised == ("fp8_kv" in honoured) or variant == "fa4"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from backends import flash_attn, flashinfer
+from backends import flash_attn, flashinfer, reference
 from backends._guard import NotSupported
 from backends.call import CallError, make_call
 from tests.backends.contracts import cases, world
@@ -194,6 +194,21 @@ def test_nothing_to_attend(variant: str, queries: int, keys: int, monkeypatch: p
     out.sum().backward()
     assert q.grad is not None
     assert torch.equal(q.grad, torch.zeros_like(q))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_gradients_of_output_and_log_sum_exp(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.use_flash(monkeypatch, variant, _newest(variant))
+    call = cases.build(
+        {**cases.plain(), "training": "yes", "lse": "yes", "band": "causal", "format": "float16"}
+    )
+    grads = []
+    for out, lse in (flash_attn.run(call, variant=variant), reference.attend(call, torch.float64)):
+        (out.sum() + lse.sum()).backward()
+        grads.append([tensor.grad for tensor in (call.q, call.k, call.v)])
+        for tensor in (call.q, call.k, call.v):
+            tensor.grad = None
+    torch.testing.assert_close(grads[0], grads[1], rtol=2**-7, atol=2**-7)
 
 
 @pytest.mark.parametrize("window", [(1, None), (None, 2)])
