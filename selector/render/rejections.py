@@ -29,6 +29,10 @@ __all__ = [
 NOTHING_ASKED = "this request"
 
 
+#: Cells of what a rule needs, to be shown without `full`.
+NEEDS = 60
+
+
 class Line(NamedTuple):
     """One reason as it is printed: the text without the candidate's name, the place, the source link."""
 
@@ -50,7 +54,8 @@ def brief(reason: Reason, ident: str, *, full: bool = False) -> str:
     """A reason's message without the name of the candidate it stands under; ``full`` adds what a rule needs."""
     if reason.kind in ("rule", "known_wrong"):
         known = "known to be wrong: " if reason.kind == "known_wrong" else ""
-        needs = f"needs: {reason.offered}" if full else ""
+        short = len(reason.offered) <= NEEDS and not reason.offered.startswith("not (")
+        needs = f"needs: {reason.offered}" if full or short else ""
         asked = "" if reason.wanted == NOTHING_ASKED else f"asked: {reason.wanted}"
         said = "; ".join(part for part in (asked, needs) if part)
         return printable(f"{known}{reason.because or reason.message}{f' ({said})' if said else ''}")

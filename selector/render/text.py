@@ -7,17 +7,10 @@ from typing import TYPE_CHECKING, Any
 from selector.advice import losses, near_misses, suggestions
 from selector.constraints import word
 from selector.errors import printable
-from selector.render.cells import Paint, cells, cut, pad, wrap
+from selector.render.cells import Paint, cells, cut, pad
 from selector.render.data import open_fields
-from selector.render.rejections import (
-    Block,
-    blocks,
-    braced,
-    by_axis,
-    counted,
-    elsewhere_bound,
-    in_policy_order,
-)
+from selector.render.rejections import blocks, by_axis, counted, elsewhere_bound, in_policy_order
+from selector.render.screen import Screen
 from selector.vocabulary import UNKNOWN, Packages
 
 if TYPE_CHECKING:
@@ -26,15 +19,18 @@ if TYPE_CHECKING:
     from selector.preferences import Preference
     from selector.report import Ranked, Report
 
-__all__ = ["report_text"]
+__all__ = ["report_text", "why_not_text"]
 
 #: What one screen holds without `verbose`.
-ACCEPTED, ROWS, REASONS, NEAREST, ELSEWHERE = 6, 22, 3, 4, 5
+ACCEPTED, NEAREST, HELP, ELSEWHERE = 6, 4, 4, 5
 
-#: Cells of a label before it gets a line of its own.
-LABEL = 28
+#: Cells of a candidate's name in the list of accepted ones.
+NAME = 28
 
 MORE = "--verbose shows all"
+
+#: Origin of a value that the caller gave.
+YOU = "you"
 
 
 def report_text(report: Report, color: bool = False, width: int = 110, verbose: bool = False) -> str:
@@ -42,43 +38,38 @@ def report_text(report: Report, color: bool = False, width: int = 110, verbose: 
 
     ``width`` is in terminal cells; ``verbose`` cuts nothing and adds notes and the source of every fact.
     """
-    return "\n".join(_Text(report, Paint(color), max(width, 40), verbose).lines()) + "\n"
+    screen = _Report(report, Paint(color), width, verbose)
+    screen.headline()
+    screen.context()
+    if report.selected is not None:
+        screen.accepted()
+        screen.rejected()
+        screen.lost()
+    else:
+        screen.nearest()
+        screen.changes()
+    return screen.text()
 
 
-class _Text:
+def why_not_text(report: Report, ids: Sequence[str], color: bool = False, width: int = 110) -> str:
+    """What stands against some candidates: every reason with its source, and what would help, each tried."""
+    screen = _Report(report, Paint(color), width, True)
+    screen.standing(ids)
+    screen.context()
+    refused = [i for i in ids if i in report.rejected]
+    if refused:
+        screen.title("What stands against it" if len(refused) == 1 else "What stands against them")
+        screen.table(blocks(report, refused, full=True))
+        screen.help([s for i in refused for s in suggestions(report, i)], nothing=True)
+    return screen.text()
+
+
+class _Report(Screen):
     def __init__(self, report: Report, paint: Paint, width: int, verbose: bool) -> None:
-        self.report, self.paint, self.width, self.verbose = report, paint, width, verbose
-        self.out: list[str] = []
+        super().__init__(paint, width, verbose)
+        self.report = report
 
-    def lines(self) -> list[str]:
-        self.headline()
-        self.context()
-        if self.report.selected is not None:
-            self.accepted()
-            self.rejected()
-            self.lost()
-        else:
-            self.excluded()
-            self.nearest()
-            self.changes()
-        return [line.rstrip() for line in self.out]
-
-    # -- parts --------------------------------------------------------------------------------------------------------
-
-    def put(self, text: str = "", indent: int = 0, hang: int | None = None, *styles: str) -> None:
-        """A paragraph, wrapped; lines after the first are indented by ``hang``."""
-        later = indent if hang is None else hang
-        for n, line in enumerate(wrap(text, self.width - max(indent, later))):
-            self.out.append(" " * (later if n else indent) + self.paint(line, *styles))
-
-    def title(self, text: str) -> None:
-        self.out.append("")
-        self.put(text, 0, 2, "bold")
-
-    def field(self, name: str, text: str, *styles: str) -> None:
-        label = pad(f"  {name}", 15)
-        for n, line in enumerate(wrap(text, self.width - 15)):
-            self.out.append((self.paint(label, "dim") if not n else " " * 15) + self.paint(line, *styles))
+    # -- what was asked, where, and the answer ------------------------------------------------------------------------
 
     def headline(self) -> None:
         report = self.report
@@ -88,9 +79,7 @@ class _Text:
             self.put(f"{chosen.id} is selected{name}", 0, 2, "bold", "green")
             return
         pin = self.pin()
-        total = len(report.rejected) + len(report.excluded)
-        ids = self.insisted() or list(report.rejected)
-        counts = counted(by_axis(report, ids))
+        counts = counted(by_axis(report, self.insisted() or report.rejected))
         if pin is not None:
             text = (
                 f"{', '.join(pin.names)} cannot be used, and {pin.where} asks for it: {counts or 'not there'}"
@@ -98,8 +87,30 @@ class _Text:
         elif not report.rejected and not report.excluded:
             text = f"No backend fits: pack {report.catalog.name} has no candidates"
         else:
+            total = len(report.rejected) + len(report.excluded)
             text = f"No backend fits: {total} candidates{'; ' if counts else ''}{counts}"
-        self.put(text, 0, 2, "bold", "red")
+        self.put(printable(text), 0, 2, "bold", "red")
+
+    def standing(self, ids: Sequence[str]) -> None:
+        """Where some candidates stand, one line each."""
+        report = self.report
+        places = {r.id: r for r in report.ranked}
+        for ident in ids:
+            if ident == report.selected:
+                self.put(printable(f"{ident} is selected: {places[ident].because}"), 0, 2, "bold", "green")
+            elif ident in places:
+                first = report.ranked[0]
+                text = (
+                    f"{ident} fits, in place {places[ident].rank} of {len(places)}: {places[ident].because}"
+                )
+                self.put(printable(f"{text}; {first.id} is first: {first.because}"), 0, 2, "bold")
+            elif ident in report.excluded:
+                self.put(f"{ident} fits, but only by an explicit choice (backend={ident})", 0, 2, "bold")
+            else:
+                axes = ", ".join(by_axis(report, [ident]))
+                self.put(f"{ident} is rejected: {axes}", 0, 2, "bold", "red")
+        if report.selected is not None and report.selected not in ids:
+            self.field("selected", report.selected)
 
     def pin(self) -> Preference | None:
         return next((p for p in self.report.preferences if p.kind == "pin" and p.binding), None)
@@ -114,54 +125,60 @@ class _Text:
 
     def context(self) -> None:
         report, machine = self.report, self.report.environment
-        fields = []
-        for axis, value in report.request.items():
-            mark = "" if report.origins.get(axis.name) in (None, "you") else "*"
-            fields.append(printable(axis.name if value is True else f"{axis.name}={word(value)}") + mark)
-        self.field("request", " ".join(fields) or "(all defaults)")
-        marked = {
-            a.name: report.origins[a.name] for a, _ in report.request.items() if a.name in report.origins
-        }
-        marked = {name: origin for name, origin in marked.items() if origin != "you"}
-        if marked and self.verbose:
-            self.field("  * from", "; ".join(f"{n}: {printable(o)}" for n, o in marked.items()), "dim")
-        elif marked:
-            self.field("", "* not from you, but from the model's configuration", "dim")
+        self.request()
         missing = open_fields(report)
         if missing:
             self.field("left open", f"{', '.join(missing)}: nobody is judged on it", "yellow")
-        title = "" if machine.title == machine.name else f": {printable(machine.title)}"
-        self.field("environment", f"{printable(machine.name)}{title} ({printable(machine.origin)})")
+        title = (
+            machine.title if machine.title.startswith(machine.name) else f"{machine.name}: {machine.title}"
+        )
+        self.field("environment", printable(f"{title} ({machine.origin})"))
         if self.verbose or not machine.origin.startswith("preset"):
             self.field("", _facts(machine.facts, packages=self.verbose), "dim")
-        rule = f", policy “{printable(report.policy_rule)}”" if report.policy_rule else ""
-        strict = ", strict" if report.strict else ""
-        self.field("pack", f"{report.catalog.name}{rule}{strict}")
+        rule = f", policy “{report.policy_rule}”" if report.policy_rule else ""
+        self.field("pack", printable(f"{report.catalog.name}{rule}{', strict' if report.strict else ''}"))
         for preference in report.preferences:
-            self.field(preference.kind, self.preference(preference))
+            self.field(preference.kind, printable(self.preference(preference)))
+
+    def request(self) -> None:
+        report = self.report
+        origins = {n: o for n, o in report.origins.items() if o != YOU}
+        fields = []
+        for axis, value in report.request.items():
+            text = axis.name if value is True else f"{axis.name}={word(value)}"
+            fields.append(text + ("*" if axis.name in origins else ""))
+        self.field("request", printable(" ".join(fields)) or "(all defaults)")
+        marked = [a.name for a, _ in report.request.items() if a.name in origins]
+        if marked and self.verbose:
+            for name in marked:
+                self.field("", printable(f"* {name}: {origins[name]}"), "dim")
+        elif marked:
+            self.field("", "* from the model's configuration, not from you", "dim")
 
     def preference(self, preference: Preference) -> str:
-        text = f"{', '.join(preference.names)} ({printable(preference.where)})"
+        """A preference, and for a wish that nobody could meet the first reason."""
+        text = f"{', '.join(preference.names)} ({preference.where})"
         if preference.kind == "avoid" or self.report.selected is None:
             return text
         known = [c.id for name in preference.names for c in self.report.catalog.find(name)]
         refused = [i for i in known if i in self.report.rejected]
         if known and len(refused) == len(known):
-            first = self.report.rejected[refused[0]][0].message
-            return f"{text}: not possible here, {printable(first)}"
+            return f"{text}: not possible here, {self.report.rejected[refused[0]][0].message}"
         return text
+
+    # -- something fits -----------------------------------------------------------------------------------------------
 
     def accepted(self) -> None:
         ranked = self.report.ranked
-        usual = ranked[0].because if len(ranked) == 1 else None
-        policy = f"policy “{self.report.policy_rule}”"
+        usual = {f"policy “{self.report.policy_rule}”"}
+        if len({r.because for r in ranked}) == 1 and self.pin() is not None:
+            usual.add(ranked[0].because)
         self.title(f"Accepted ({len(ranked)})")
         shown = ranked if self.verbose else ranked[:ACCEPTED]
-        wide = min(max(cells(r.id) for r in shown), LABEL)
+        wide = min(max(cells(r.id) for r in shown), NAME)
         for entry in shown:
-            why = "" if entry.because in (policy, usual) and not self.verbose else f"  [{entry.because}]"
-            style = ("green",) if entry.rank == 1 else ()
-            label = self.paint(pad(entry.id, wide), *style)
+            why = "" if entry.because in usual and not self.verbose else f"  [{entry.because}]"
+            label = self.paint(pad(entry.id, wide), *(("green",) if entry.rank == 1 else ()))
             text = cut(printable(f"{entry.title}{why}"), max(self.width - wide - 8, 10))
             self.out.append(f"  {entry.rank:>2}  {label}  {text}")
             self.remarks(entry)
@@ -171,6 +188,7 @@ class _Text:
         self.excluded()
 
     def remarks(self, entry: Ranked) -> None:
+        """What a candidate changes, what is to be known of it, and how its user asks for it."""
         if entry.adjusted is not None:
             changes = [f"{a} {word(b)} becomes {word(c)}" for a, b, c in entry.adjusted.changes]
             if entry.adjusted.use is not None:
@@ -178,12 +196,10 @@ class _Text:
             note = f" ({entry.adjusted.note})" if entry.adjusted.note else ""
             self.put(printable(f"adjusts the request: {', '.join(changes)}{note}"), 6, 8, "yellow")
         for warning in entry.warnings:
-            text = f"warning: {warning.message} ({warning.at})"
-            self.put(printable(text), 6, 8, "yellow")
-            if self.verbose:
-                for extra in (warning.note, warning.source):
-                    if extra:
-                        self.put(printable(extra), 8, 8, "dim")
+            self.put(printable(f"warning: {warning.message} ({warning.at})"), 6, 8, "yellow")
+            for extra in (warning.note, warning.source) if self.verbose else ():
+                if extra:
+                    self.put(printable(extra), 8, 8, "dim")
         if entry.option and (entry.rank == 1 or self.verbose):
             self.put(printable(f"ask for it with {entry.option}"), 6, 8, "dim")
         if entry.note and self.verbose:
@@ -192,22 +208,18 @@ class _Text:
     def excluded(self) -> None:
         found = self.report.excluded
         if found:
-            reach = "fits, but only" if len(found) == 1 else "fit, but only"
-            self.put(f"{', '.join(found)} {reach} by an explicit choice", 6, 8, "dim")
+            fit = "fits, but only" if len(found) == 1 else "fit, but only"
+            self.put(f"{', '.join(found)} {fit} by an explicit choice", 6, 8, "dim")
 
     def rejected(self) -> None:
         report = self.report
-        if not report.rejected:
-            return
         ordered = in_policy_order(report)
-        removed = [i for i in ordered if all(r.kind == "preference" for r in report.rejected[i])]
+        removed = [] if self.verbose else [i for i in ordered if self.only_unwanted(i)]
         rest = [i for i in ordered if i not in removed]
-        if removed and not self.verbose:
-            self.title(f"Accepted, but not asked for ({len(removed)})")
+        if removed:
+            self.title(f"Would fit ({len(removed)})")
             why = dict.fromkeys(r.because or "" for i in removed for r in report.rejected[i])
-            self.put(printable(f"{', '.join(removed)}: {'; '.join(why)}"), 2, 6)
-        elif removed:
-            rest = ordered
+            self.put(printable(f"{', '.join(removed)}; {'; '.join(why)}"), 2, 6)
         if not rest:
             return
         self.title(f"Rejected ({len(rest)})")
@@ -215,60 +227,19 @@ class _Text:
         found = blocks(report, here, full=self.verbose)
         printed = self.table(found)
         told = {i for b in found[:printed] for i in b.ids}
-        left = dict.fromkeys(i for b in found[printed:] for i in b.ids if i not in told)
-        if left:
-            self.put(f"and {len(left)} more: {counted(by_axis(report, left))} ({MORE})", 2, 6, "dim")
+        self.further(list(dict.fromkeys(i for b in found[printed:] for i in b.ids if i not in told)))
         self.not_here(others)
 
-    def not_here(self, others: dict[str, list[str]]) -> None:
-        for kind, ids in others.items():
-            families: dict[str, list[str]] = {}
-            for ident in ids:
-                families.setdefault(ident.partition("/")[0], []).append(ident)
-            named = ", ".join(braced(members) for members in families.values())
-            self.put(printable(f"not for {kind}: {named}"), 2, 6, "dim")
+    def only_unwanted(self, ident: str) -> bool:
+        """Whether nothing but a preference stands against a candidate."""
+        return all(r.kind == "preference" for r in self.report.rejected[ident])
 
-    def table(self, rows: Sequence[Block]) -> int:
-        """Blocks as aligned columns: label, reason, place; a narrow terminal gets the place on its own line.
-
-        Stops at a full screen, and returns how many blocks it printed.
-        """
-        start = len(self.out)
-        short = [cells(b.label) for b in rows if cells(b.label) <= LABEL]
-        wide = max(short, default=0) + 4
-        widest = max((cells(line.place) for b in rows for line in b.lines), default=0)
-        room = self.width - wide
-        aside = room - widest - 2 >= 36
-        for n, block in enumerate(rows):
-            if len(self.out) - start >= ROWS and not self.verbose:
-                return n
-            label = pad(f"  {block.label}", wide)
-            if cells(block.label) > LABEL or wide + 20 > self.width:
-                self.put(block.label, 2, 6, "bold")
-                label = " " * min(wide, 8)
-            shown = block.lines if self.verbose else block.lines[:REASONS]
-            for line in shown:
-                self.row(label, line.text, line.place, widest if aside else 0, line.wrong)
-                if self.verbose and line.source:
-                    self.put(printable(line.source), cells(label), cells(label) + 2, "dim")
-                label = " " * cells(label)
-            if len(shown) < len(block.lines):
-                rest = len(block.lines) - len(shown)
-                self.put(f"and {rest} more reason{'s' if rest > 1 else ''}", cells(label), None, "dim")
-        return len(rows)
-
-    def row(self, label: str, text: str, place: str, column: int, wrong: bool) -> None:
-        indent = cells(label)
-        room = self.width - indent - (column + 2 if column else 0)
-        styles = ("red",) if wrong else ()
-        for n, line in enumerate(wrap(text, max(room, 16))):
-            head = self.paint(label, "bold") if not n else " " * indent
-            tail = ""
-            if column and not n and place:
-                tail = " " * (room - cells(line) + 2) + self.paint(place, "dim")
-            self.out.append(head + self.paint(line, *styles) + tail)
-        if place and not column:
-            self.put(place, indent + 2, None, "dim")
+    def further(self, ids: Sequence[str]) -> None:
+        """Candidates for which there was no room: named if they are few, counted by axis."""
+        if ids:
+            counts = counted(by_axis(self.report, ids))
+            named = f"and {', '.join(ids)}" if len(ids) <= 3 else f"and {len(ids)} more"
+            self.put(f"{named}: {counts} ({MORE})", 2, 6, "dim")
 
     def lost(self) -> None:
         found = losses(self.report)
@@ -280,45 +251,61 @@ class _Text:
     # -- nothing fits -------------------------------------------------------------------------------------------------
 
     def nearest(self) -> None:
-        report = self.report
-        insisted = self.insisted()
-        ordered = insisted or near_misses(report)
+        report, insisted = self.report, self.insisted()
+        ordered = [*insisted, *(i for i in self.by_nearness() if i not in insisted)]
         if not ordered:
             return
         if self.verbose:
-            self.title(f"Rejected ({len(report.rejected)}), the nearest first")
-            self.table(
-                blocks(report, [*insisted, *(i for i in near_misses(report) if i not in insisted)], full=True)
-            )
+            self.title(f"Rejected ({len(ordered)}), the nearest first")
+            self.table(blocks(report, ordered, full=True))
             return
         shown = ordered[: len(insisted) or NEAREST]
         self.title("What it refuses" if insisted else "Nearest")
-        self.table(blocks(report, shown))
-        rest = [i for i in report.rejected if i not in shown]
-        fit = [i for i in rest if all(r.kind == "preference" for r in report.rejected[i])]
-        if fit:
-            self.put(f"without {self.report.preferences[0].where}: {', '.join(fit)} fit", 2, 6, "dim")
-            rest = [i for i in rest if i not in fit]
-        here, others = elsewhere_bound(report, rest)
-        if here:
-            named = counted(by_axis(report, here))
-            self.put(f"and {len(here)} more: {named} ({MORE})", 2, 6, "dim")
+        found = blocks(report, shown)
+        printed = self.table(found)
+        told = {i for b in found[:printed] for i in b.ids}
+        rest = [i for i in ordered if i not in told]
+        here, others = elsewhere_bound(report, [i for i in rest if not self.only_unwanted(i)])
+        self.further(here)
         self.not_here(others)
 
+    def by_nearness(self) -> list[str]:
+        """Near misses; where the request itself names a property of the candidate, those that have it first."""
+        identities = {a.name for a, _ in self.report.request.items() if a.identity}
+        rejected = self.report.rejected
+        return sorted(near_misses(self.report), key=lambda i: any(r.axis in identities for r in rejected[i]))
+
     def changes(self) -> None:
-        report = self.report
-        insisted = self.insisted()
+        report, insisted = self.report, self.insisted()
         found = (
             [s for i in insisted for s in suggestions(report, i)] if insisted else list(suggestions(report))
         )
-        seen = {c.axis for s in found for c in s.changes}
-        if found:
-            self.title("What would help (each tried)")
-            for suggestion in found[: 8 if self.verbose else 4]:
-                self.put(printable(suggestion.text), 2, 6, "cyan")
-        of = report.catalog.vocabulary.by_name
-        if self.verbose or not any(of[a].of == "request" for a in seen if a in of):
+        listed = {report.catalog.candidates[i].id for i in report.outcome.listed}
+        unwanted = [i for i in report.rejected if i in listed and self.only_unwanted(i)]
+        shown = self.help(found, unwanted=unwanted)
+        axes = report.catalog.vocabulary.by_name
+        of = {axes[c.axis].of for s in found for c in s.changes if c.axis in axes}
+        if self.verbose or ("request" not in of and not unwanted and not shown):
             self.elsewhere()
+
+    def help(self, found: Sequence[Any], *, unwanted: Sequence[str] = (), nothing: bool = False) -> int:
+        """Suggestions, and candidates that a preference or a policy keeps out; how many lines that were."""
+        lines = [printable(s.text) for s in found[: None if self.verbose else HELP]]
+        wishes = dict.fromkeys(p.where for p in self.report.preferences if p.kind in ("pin", "avoid"))
+        if unwanted:
+            shown = ", ".join(unwanted[:ACCEPTED])
+            more = f" and {len(unwanted) - ACCEPTED} more" if len(unwanted) > ACCEPTED else ""
+            fit = "fits" if len(unwanted) == 1 else "fit"
+            lines.append(printable(f"without {' and '.join(wishes)}: {shown}{more} {fit}"))
+        if self.report.selected is None:
+            lines += [f"choose {i} explicitly (backend={i}): it fits" for i in self.report.excluded]
+        if lines:
+            self.title("What would help (each tried)")
+            for line in lines:
+                self.put(line, 2, 6, "cyan")
+        elif nothing:
+            self.title("Nothing helps that changes at most three fields of the request or packages")
+        return len(lines)
 
     def elsewhere(self) -> None:
         from selector.render.elsewhere import accepting

@@ -1,0 +1,57 @@
+"""`explain --why-not NAME`: what stands against one candidate, and what would help it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from selector.cli import output
+from selector.cli.errors import UsageError
+from selector.errors import EXIT_NOTHING_FITS
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from selector.report import Report
+
+__all__ = ["why_not"]
+
+
+def why_not(report: Report, arguments: Namespace) -> int:
+    """Answer for the candidates that the name stands for. The exit code says whether anything is selected at all."""
+    name: str = arguments.why_not
+    ids = [c.id for c in report.catalog.find(name)]
+    if not ids:
+        from selector.vocabulary import nearest
+
+        near = nearest(name, report.catalog.names())
+        raise UsageError(
+            f"--why-not {name}: pack {report.catalog.name} has no such candidate",
+            f"did you mean {near}?" if near else f"candidates: {', '.join(report.catalog.names())}",
+        )
+    if arguments.json:
+        output.write_json(
+            {"selected": report.selected, "asked": name, "candidates": [_answer(report, i) for i in ids]}
+        )
+    else:
+        from selector.render.text import why_not_text
+
+        output.write(why_not_text(report, ids, color=output.colors(), width=output.width()))
+    return 0 if report.selected is not None else EXIT_NOTHING_FITS
+
+
+def _answer(report: Report, ident: str) -> dict[str, Any]:
+    from selector.advice import suggestions
+
+    ranks = {r.id: r.rank for r in report.ranked}
+    if ident in ranks:
+        state = "selected" if ident == report.selected else "accepted"
+    else:
+        state = "excluded" if ident in report.excluded else "rejected"
+    refused = state == "rejected"
+    return {
+        "id": ident,
+        "state": state,
+        "rank": ranks.get(ident),
+        "reasons": [r.to_dict() for r in report.reasons(ident)],
+        "suggestions": [s.to_dict() for s in suggestions(report, ident)] if refused else [],
+    }
