@@ -88,23 +88,23 @@ def lengths(
         if batch < 0:
             raise CallError("cu_seqlens_q", "shape [0]", "[batch + 1]: at least one entry")
         longest_q = _longest("max_seqlen_q", max_seqlen_q)
-    elif max_seqlen_q is not None and max_seqlen_q != longest_q:
+    elif layout != "varlen" and max_seqlen_q is not None and max_seqlen_q != longest_q:
         raise CallError("max_seqlen_q", max_seqlen_q, f"nothing, or q's length {longest_q} (q is not packed)")
     if layout == "paged":
         return batch, longest_q, _paged(k, q.device, batch, cu_seqlens_k, max_seqlen_k, block_table, seq_lens)
     if seq_lens is not None:
         raise CallError("seq_lens", "a tensor", "nothing without block_table (it describes a paged cache)")
     if layout == "dense":
-        if cu_seqlens_q is not None:
-            raise CallError(
-                "cu_seqlens_k", None, "a tensor, because cu_seqlens_q is given and there is no block_table"
-            )
         if max_seqlen_k is not None and max_seqlen_k != k.shape[1]:
             raise CallError(
                 "max_seqlen_k", max_seqlen_k, f"nothing, or k's length {k.shape[1]} (dense layout)"
             )
         return batch, longest_q, k.shape[1]
-    if cu_seqlens_k is None or cu_seqlens_q is None:
+    if cu_seqlens_k is None:
+        raise CallError(
+            "cu_seqlens_k", None, "a tensor, because cu_seqlens_q is given and there is no block_table"
+        )
+    if cu_seqlens_q is None:
         raise CallError("cu_seqlens_q", None, "a tensor, because cu_seqlens_k is given")
     _index("cu_seqlens_k", cu_seqlens_k, "[batch + 1]", 1, q.device)
     if cu_seqlens_k.shape[0] != batch + 1:

@@ -215,7 +215,7 @@ def make_call(
 ) -> Call:
     """Check the fields against each other and put them into a :class:`Call`.
 
-    The layout follows from what is given: ``block_table`` makes it paged, ``cu_seqlens_k`` varlen, else it is dense.
+    The layout follows from what is given: ``block_table`` makes it paged, ``cu_seqlens`` varlen, else it is dense.
     Only shapes, dtypes and devices are looked at, never values on a device: nothing here waits for a GPU.
 
     Raises:
@@ -223,8 +223,9 @@ def make_call(
     """
     from backends import _check
 
-    layout = "paged" if block_table is not None else "varlen" if cu_seqlens_k is not None else "dense"
-    _check.tensors(q, k, v, layout, packed_q=cu_seqlens_q is not None)
+    packed = cu_seqlens_q is not None or cu_seqlens_k is not None
+    layout = "paged" if block_table is not None else "varlen" if packed else "dense"
+    _check.tensors(q, k, v, layout, packed_q=cu_seqlens_q is not None or layout == "varlen")
     batch, longest_q, longest_k = _check.lengths(
         q, k, layout, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, block_table, seq_lens
     )
