@@ -25,8 +25,8 @@ __all__ = ["answer_lines"]
 #: Bytes of one line; no request is nearly as long.
 LINE = 1 << 20
 
-#: Environments kept by what a line says of them.
-KEPT = 256
+#: Environments kept by what a line says of them, and characters of answers kept by what was asked.
+KEPT, ANSWERS = 256, 1 << 24
 
 KEYS = ("request", "environment", "backend", "avoid", "prefer", "strict")
 
@@ -55,8 +55,8 @@ def answer_lines(arguments: Namespace) -> int:
                 answer = answerer.answer(line)
             except (SelectorError, ValueError, RecursionError) as error:
                 bad += 1
-                answer = {"error": _first(error), "line": number}
-            sys.stdout.write(json.dumps(answer, ensure_ascii=False, separators=(", ", ": ")) + "\n")
+                answer = _json({"error": _first(error), "line": number})
+            sys.stdout.write(answer)
             if piped:
                 sys.stdout.flush()  # whoever writes the next line may be waiting for this answer
     if bad:
@@ -103,6 +103,10 @@ def _first(error: Exception) -> str:
     return str(error)
 
 
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False) + "\n"
+
+
 class _Answerer:
     """Answers lines with engines that are made once an environment."""
 
@@ -118,17 +122,16 @@ class _Answerer:
         self.catalog, self.environment, self.preferences = catalog, environment, preferences
         self.strict, self.reasons = strict, reasons
         self.known: dict[str, Environment] = {}
+        self.answers: dict[object, str] = {}
+        self.room = ANSWERS
         self.probe: Any = None
 
-    def answer(self, line: bytes | None) -> dict[str, Any]:
+    def answer(self, line: bytes | None) -> str:
         """The answer to one line. Raises SelectorError or ValueError for one that cannot be meant."""
-        from selector.render.data import answer_dict
-        from selector.selection import decide
-
         data = _parsed(line)
-        for key in data:
-            if key not in KEYS:
-                raise ValueError(_unknown(key))
+        for name in data:
+            if name not in KEYS:
+                raise ValueError(_unknown(name))
         if "request" not in data:
             raise ValueError('the line has no "request"')
         fields = data["request"]
@@ -137,14 +140,32 @@ class _Answerer:
         strict = data.get("strict", self.strict)
         if not isinstance(strict, bool):
             raise ValueError('"strict" is true or false')
-        report = decide(
-            Request(fields, vocabulary=self.catalog.vocabulary),
-            self.catalog,
-            self.machine(data.get("environment")),
-            self.wishes(data),
-            strict=strict,
+        request = Request(fields, vocabulary=self.catalog.vocabulary)
+        machine, wishes = self.machine(data.get("environment")), self.wishes(data)
+        key = (request, machine.fingerprint, machine.name, wishes, strict)
+        known = self.answers.get(key)
+        return (
+            known if known is not None else self.remember(key, self.decided(request, machine, wishes, strict))
         )
-        return answer_dict(report, reasons=self.reasons)
+
+    def decided(
+        self, request: Request, machine: Environment, wishes: tuple[Preference, ...], strict: bool
+    ) -> str:
+        """The answer to a request that was not asked before, as a line of JSON."""
+        from selector.render.data import answer_dict
+        from selector.selection import decide
+
+        report = decide(request, self.catalog, machine, wishes, strict=strict)
+        return _json(answer_dict(report, reasons=self.reasons))
+
+    def remember(self, key: object, answer: str) -> str:
+        """Keep an answer; the memory for them is bounded."""
+        self.room -= len(answer)
+        if self.room < 0:
+            self.answers.clear()
+            self.room = ANSWERS - len(answer)
+        self.answers[key] = answer
+        return answer
 
     def wishes(self, data: Mapping[str, Any]) -> tuple[Preference, ...]:
         """The preferences of one line, and of the command."""
