@@ -8,7 +8,9 @@ largest value that the sum ``scale * sum(|q| * |k|)`` can take (at most ``|scale
    *Accuracy and Stability of Numerical Algorithms*, section 3.1), plus one rounding for each thing done to it
    (softcap, ALiBi, bias), of the size of what is added. Call it ``e``.
 2. A weight is ``exp(score - max)``: its relative error is at most ``2 e`` (its own score and the maximum's, to first
-   order) plus the exponential's few ``a`` and the score's own rounding, ``a |score|``.
+   order) plus the score's own rounding, ``a |score|``, plus the exponential's: a few ``a``, but in 16-bit formats and
+   below kernels use a short polynomial, because the weight is rounded to the format anyway. ``2**-13`` is allowed for
+   that (torch's CPU flash kernel was measured at ``2**-14``), in the weight and in the denominator.
 3. The denominator sums ``L`` weights: relative error ``(L + 1) a``. A kernel that works block by block also rescales,
    a few ``a`` a block, which ``L a`` covers.
 4. Tensor cores and their kind take the weights in the call's dtype: relative error ``u``.
@@ -66,12 +68,13 @@ def error_bounds(
     # factor 4: scale, softcap's tanh (a few ulp) and the additions round separately
     scores = accumulator * ((head_size + 2) * score + 4.0 * (score + added))
     scores += query_roundings * roundoff * score
-    weights = math.expm1(min(2.0 * scores + accumulator * (score + added + 8.0), 700.0))
+    exponential = 2.0**-13 if dtype.itemsize <= 2 else 8.0 * accumulator
+    weights = math.expm1(min(2.0 * scores + accumulator * (score + added), 700.0)) + 2.0 * exponential
     sums = 2.0 * (kv_length + 1) * accumulator
     out = value * min(weights + sums + roundings * roundoff * (1.0 + weights), 2.0)
     size = score + added + math.log(max(kv_length, 1))
     # the log-sum-exp is handed out in float32, also by a float64 kernel
-    lse = scores + (kv_length + 2) * accumulator + 2.0 * unit_roundoff(torch.float32) * size
+    lse = scores + exponential + (kv_length + 2) * accumulator + 2.0 * unit_roundoff(torch.float32) * size
     return Bounds(out + torch.finfo(_stored(dtype)).smallest_normal, lse)
 
 
