@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector import preferences as prefs
@@ -290,6 +290,8 @@ def select(
     prefer: Any = None,
     model_prefers: Any = None,
     strict: bool = False,
+    group: Any = None,
+    group_limit: float = 30.0,
     **fields: Any,
 ) -> Selection:
     """The best candidate for a request.
@@ -302,6 +304,8 @@ def select(
         avoid, prefer: names to leave out, or to put first.
         model_prefers: what a model's configuration names; a wish, not a demand.
         strict: refuse candidates that would change the request, and those with a serious warning.
+        group: a process group of torch.distributed whose ranks all get the same candidate, valid on every rank.
+        group_limit: seconds that a rank waits for the others (RankError after that).
 
     Raises NoBackendError (with ``.report``) if nothing fits, PinError if what was insisted on cannot be used, and
     RequestError for a field or value that the vocabulary does not know.
@@ -313,6 +317,7 @@ def select(
         and avoid is None
         and prefer is None
         and not strict
+        and group is None
     ):
         state = _DEFAULT if _DEFAULT is not None else default_state()
         if not fields and model_prefers is None:
@@ -330,7 +335,32 @@ def select(
         return selection
     used, machine = _context(catalog, environment)
     preferences = _preferences(backend, avoid, prefer, model_prefers, "call")
+    if group is not None:
+        return _together(
+            lambda: _request(request, fields, used), used, machine, preferences, strict, group, group_limit
+        )
     return _selected(_request(request, fields, used), used, machine, preferences, strict)
+
+
+def _together(
+    request: Callable[[], Request],
+    catalog: Catalog,
+    environment: Environment,
+    preferences: tuple[Preference, ...],
+    strict: bool,
+    group: Any,
+    limit: float,
+) -> Selection:
+    """The candidate that all ranks of a group take, as this rank's selection."""
+    from selector.agreement import agree
+
+    report, chosen, _ = agree(request, catalog, environment, preferences, group, strict=strict, limit=limit)
+    i = catalog.program.position[chosen]
+    ranked = (i, *(k for k in report.outcome.ranked if k != i))
+    outcome = report.outcome._replace(ranked=ranked)
+    pin = Preference("pin", (chosen,), "call", "the process group")
+    spoken = preferences if report.outcome.ranked[0] == i else (pin, *preferences)
+    return Selection(catalog, environment, report.request, outcome, spoken, strict)
 
 
 def _context(catalog: Catalog | None, environment: Environment | str | None) -> tuple[Catalog, Environment]:
