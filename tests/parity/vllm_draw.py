@@ -129,6 +129,21 @@ def draw_request(rng: random.Random) -> Row:
     return {**request, **{flag: rng.random() < likely for flag in FLAGS}}
 
 
+def suited(request: Row, name: str, rng: random.Random) -> Row:
+    """The request moved towards what a backend of this name is likely to take."""
+    suited: Row = {"use_mla": "MLA" in name or "DSV4" in name, "attn_type": "decoder", "dtype": "bfloat16"}
+    suited["use_sparse"] = any(part in name for part in ("SPARSE", "DSV4", "MSA"))
+    if not suited["use_mla"]:
+        suited["head_size"] = rng.choice((64, 128, 256))
+    else:
+        suited["head_size"] = 512 if "DSV4" in name else rng.choice((576, 512))
+    if "QUANT" in name:
+        suited["kv_cache_dtype"] = "ultraquant_4bit" if "ULTRA" in name else "turboquant_k8v4"
+    elif rng.random() < 0.5:
+        suited["kv_cache_dtype"] = rng.choice(("auto", "bfloat16", "fp8", "fp8_e4m3"))
+    return {**request, **suited}
+
+
 def draw_row(platform: str, installed: Sequence[str], arch: str, rng: random.Random, names: Sequence[str]) -> Row:
     """A row without its decision. Half of them ask for a backend by name, from `names`."""
     request = draw_request(rng)
@@ -149,6 +164,9 @@ def draw_row(platform: str, installed: Sequence[str], arch: str, rng: random.Ran
         machine = rng.choice(("x86", "arm"))
         env.update(arch=machine, amx=machine == "x86" and rng.random() < 0.5)
     explicit = rng.choice(names) if names and rng.random() < 0.5 else None
+    if explicit and rng.random() < 0.7:
+        request = suited(request, explicit, rng)
+        model = None
     return {"env": env, "model": model, "request": request, "explicit": explicit}
 
 

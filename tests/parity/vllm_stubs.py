@@ -13,6 +13,7 @@ import gc
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -123,6 +124,9 @@ def start(platform: str, installed: Sequence[str], arch: str = "") -> Any:
     here = _platform_class(platform)()
     platforms.current_platform = platforms._current_platform = here
     fill_in_triton()
+    if importlib.util.find_spec("torchvision") is None:
+        importlib.import_module("vllm.transformers_utils.config")  # which would believe in the stand-in
+        sys.meta_path.append(Finder(["torchvision"]))
     if platform == "cuda":
         interface = _try_import("vllm.vllm_flash_attn.flash_attn_interface")
         if interface is not None:
