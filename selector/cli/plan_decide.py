@@ -1,0 +1,293 @@
+"""The verdicts of `attn-select plan`: one for each kind of layer, phases that go together, one backend for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from selector.request import Request
+
+if TYPE_CHECKING:
+    from selector.advice import Loss
+    from selector.catalog import Catalog
+    from selector.environment import Environment
+    from selector.manifest import Candidate
+    from selector.model_config import LayerKind
+    from selector.pack import PairRule
+    from selector.preferences import Preference
+    from selector.report import Report
+
+__all__ = ["Plan", "Uniform", "Verdict", "block_sizes", "make_plan"]
+
+#: The axis of the phases of a pack, and that of the tokens of a cache block.
+PHASE, BLOCK_SIZE = "phase", "block_size"
+
+#: Sizes of cache blocks that are tried where a request leaves it open, in tokens.
+SIZES = tuple(1 << n for n in range(11))
+
+YOU = "you"
+
+
+class Verdict(NamedTuple):
+    """One kind of layer, in one phase where the pack answers these apart.
+
+    ``chosen`` is the candidate to use; it differs from the report's winner where the other phase's choice rules that out, and
+    ``because`` is the pair's note then.
+    """
+
+    kind: LayerKind
+    phase: str | None
+    report: Report
+    chosen: str | None
+    because: str | None
+
+    @property
+    def backend(self) -> str | None:
+        """The backend of the chosen candidate."""
+        return None if self.chosen is None else self.chosen.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """The kind of layer, with its phase."""
+        return self.kind.kind if self.phase is None else f"{self.kind.kind}, {self.phase}"
+
+    def losses(self) -> tuple[Loss, ...]:
+        """What fields cost that the user gave, and not the model."""
+        from selector.advice import losses
+
+        return tuple(x for x in losses(self.report) if self.report.origins.get(x.axis, YOU) == YOU)
+
+
+class Cost(NamedTuple):
+    """A kind of layer that gets something else than its own best candidate when one backend serves all."""
+
+    name: str
+    count: int  # type: ignore[assignment]  # hides tuple.count
+    gets: str
+    instead_of: str
+
+
+class Uniform(NamedTuple):
+    """The best single backend for some layers: its candidate for each, and what that costs. Or the nearest to one."""
+
+    backend: str | None
+    chosen: Mapping[str, str]
+    costs: tuple[Cost, ...]
+    nearest: str | None
+    lacking: tuple[str, ...]
+
+
+class Plan(NamedTuple):
+    """All verdicts, and the best single backend for all attention layers."""
+
+    verdicts: tuple[Verdict, ...]
+    uniform: Uniform
+    sizes: tuple[int, ...] | None
+
+
+def make_plan(
+    kinds: Sequence[LayerKind],
+    catalog: Catalog,
+    environment: Environment,
+    preferences: tuple[Preference, ...],
+    *,
+    strict: bool,
+) -> Plan:
+    """Decide every kind of attention layer. Raises RequestError for a value that the pack's vocabulary does not have."""
+    verdicts = tuple(
+        v
+        for kind in kinds
+        if kind.attention
+        for v in _verdicts(kind, catalog, environment, preferences, strict)
+    )
+    return Plan(verdicts, uniform(verdicts), block_sizes(verdicts))
+
+
+def _verdicts(
+    kind: LayerKind,
+    catalog: Catalog,
+    environment: Environment,
+    preferences: tuple[Preference, ...],
+    strict: bool,
+) -> list[Verdict]:
+    from selector.selection import decide
+
+    known = catalog.vocabulary.find
+    fields = {**kind.request, **{k: v for k, v in kind.extra.items() if known(k) is not None}}
+    phases: list[str | None] = list(dict.fromkeys(p for pack in catalog.packs for p in pack.phases))
+    if not phases or known(PHASE) is None or fields.get(PHASE) is not None:
+        phases = [None]
+    reports = []
+    for phase in phases:
+        asked = fields if phase is None else {**fields, PHASE: phase}
+        request = Request(asked, vocabulary=catalog.vocabulary)
+        origins = {a.name: _origin(kind, a.name) for a, _ in request.items()}
+        reports.append(decide(request, catalog, environment, preferences, strict=strict, origins=origins))
+    rules = [rule for pack in catalog.packs for rule in pack.pairs]
+    chosen, because = _together(dict(zip(phases, reports)), rules)
+    return [Verdict(kind, p, r, chosen[p], because.get(p)) for p, r in zip(phases, reports)]
+
+
+def _origin(kind: LayerKind, axis: str) -> str:
+    """Where the value of an axis comes from: what the reader of the configuration says, else the pack, else the user."""
+    if axis in kind.origin:
+        return kind.origin[axis]
+    if axis in kind.extra:
+        return "the model's configuration"
+    return "the pack's phases" if axis == PHASE else YOU
+
+
+# -- phases that go together ------------------------------------------------------------------------------------------
+
+PREFILL, DECODE = "prefill", "decode"
+
+
+def _together(
+    reports: Mapping[str | None, Report], rules: Sequence[PairRule]
+) -> tuple[dict[str | None, str | None], dict[str | None, str | None]]:
+    """The candidate of each phase, and for one that gave way to the other phase the reason.
+
+    The side that a pair rule is conditioned on keeps its winner; the other takes its best candidate that goes with it, one
+    that only an explicit choice reaches included. If it has none, the first side goes on to its next candidate.
+    """
+    chosen = {phase: report.selected for phase, report in reports.items()}
+    if PREFILL not in reports or DECODE not in reports or None in (chosen[PREFILL], chosen[DECODE]):
+        return chosen, {}
+    active = [r for r in rules if _applies(r, reports[PREFILL])]
+    broken = next((r for r in active if not _allows(r, reports, chosen[PREFILL], chosen[DECODE])), None)
+    if broken is None:
+        return chosen, {}
+    first, second = (PREFILL, DECODE) if broken.given == PREFILL else (DECODE, PREFILL)
+    for leader in _ordered(reports[first]):
+        for follower in _ordered(reports[second]):
+            prefill, decode = (leader, follower) if first == PREFILL else (follower, leader)
+            if all(_allows(r, reports, prefill, decode) for r in active):
+                found: dict[str | None, str | None] = {PREFILL: prefill, DECODE: decode}
+                note = broken.note or f"{broken.at} says what goes together"
+                return {**chosen, **found}, {p: note for p in found if found[p] != chosen[p]}
+    return {**chosen, second: None}, {second: broken.note or f"nothing goes with {chosen[first]}"}
+
+
+def _ordered(report: Report) -> list[str]:
+    return [*(r.id for r in report.ranked), *report.excluded]
+
+
+def _applies(rule: PairRule, report: Report) -> bool:
+    from selector.conditions import holds
+
+    return holds(rule.when, dict(enumerate(report.trace.values)))
+
+
+def _allows(
+    rule: PairRule, reports: Mapping[str | None, Report], prefill: str | None, decode: str | None
+) -> bool:
+    catalog = next(iter(reports.values())).catalog
+    first = {c.id for name in rule.prefill for c in catalog.find(name)}
+    second = {c.id for name in rule.decode for c in catalog.find(name)}
+    fits = {PREFILL: prefill in first, DECODE: decode in second}
+    if rule.given == PREFILL:
+        return not fits[PREFILL] or fits[DECODE]
+    if rule.given == DECODE:
+        return not fits[DECODE] or fits[PREFILL]
+    return fits[PREFILL] == fits[DECODE]
+
+
+# -- one backend for all ----------------------------------------------------------------------------------------------
+
+
+def uniform(verdicts: Sequence[Verdict]) -> Uniform:
+    """The backend that serves every layer and stands best in their orders, weighed by the number of layers."""
+    places: dict[str, dict[str, tuple[int, str]]] = {}
+    for verdict in verdicts:
+        for entry in verdict.report.ranked:
+            backend = entry.id.partition("/")[0]
+            places.setdefault(backend, {}).setdefault(_key(verdict), (entry.rank, entry.id))
+    wanted = [_key(v) for v in verdicts]
+
+    def cost(backend: str) -> tuple[int, int]:
+        serves = places[backend]
+        lacking = sum(v.kind.count for v in verdicts if _key(v) not in serves)
+        return lacking, sum(serves[_key(v)][0] * v.kind.count for v in verdicts if _key(v) in serves)
+
+    ordered = sorted(places, key=cost)
+    if not ordered or not wanted:
+        return Uniform(None, {}, (), None, ())
+    best = ordered[0]
+    serves = places[best]
+    lacking = tuple(v.name for v in verdicts if _key(v) not in serves)
+    if lacking:
+        return Uniform(None, {}, (), best, lacking)
+    costs = tuple(
+        Cost(v.name, v.kind.count, serves[_key(v)][1], v.chosen)
+        for v in verdicts
+        if v.chosen is not None and v.backend != best
+    )
+    return Uniform(best, {k: serves[k][1] for k in wanted}, costs, None, ())
+
+
+def _key(verdict: Verdict) -> str:
+    """What tells verdicts apart: kinds of the same name may differ in their requests."""
+    return f"{verdict.kind.part}/{verdict.name}/{verdict.kind.indices[:1]}"
+
+
+# -- block sizes ------------------------------------------------------------------------------------------------------
+
+
+def block_sizes(verdicts: Sequence[Verdict]) -> tuple[int, ...] | None:
+    """The sizes of cache blocks that every chosen candidate accepts as they are, each tried.
+
+    None where no layer leaves the size open, or no chosen candidate says anything of it.
+    """
+    open_ones = [v for v in verdicts if v.chosen is not None and _open(v)]
+    if not any(_declares(v) for v in open_ones):
+        return None
+    tried = sorted({*SIZES, *(s for v in open_ones for s in _listed(v))})
+    return tuple(s for s in tried if all(_accepts(v, s) for v in open_ones))
+
+
+def _open(verdict: Verdict) -> bool:
+    axis = verdict.report.catalog.vocabulary.find(BLOCK_SIZE)
+    return axis is not None and verdict.report.request.get(axis.name) is None
+
+
+def _candidate(verdict: Verdict) -> Candidate:
+    program = verdict.report.catalog.program
+    return program.candidates[program.position[verdict.chosen or ""]]
+
+
+def _declares(verdict: Verdict) -> bool:
+    candidate = _candidate(verdict)
+    declared = candidate.declared.get(BLOCK_SIZE)
+    if declared is not None and not declared.constraint.is_any:
+        return True
+    return any(axis.name == BLOCK_SIZE for rule in candidate.rules for axis in rule.axes) or any(
+        axis.name == BLOCK_SIZE for change in candidate.adjust for axis, _ in change.changes
+    )
+
+
+def _listed(verdict: Verdict) -> Iterator[int]:
+    """Sizes that a constraint of the candidate names."""
+    declared = _candidate(verdict).declared.get(BLOCK_SIZE)
+    for clause in declared.constraint.clauses if declared is not None else ():
+        for test in clause:
+            if test.op == "in":
+                yield from (v for v in test.operand if isinstance(v, int))
+            elif test.op in ("multiple_of", "min") and isinstance(test.operand, int):
+                yield test.operand
+
+
+def _accepts(verdict: Verdict, size: int) -> bool:
+    from selector.selection import decide
+
+    report = verdict.report
+    try:
+        request = report.request.replace(**{BLOCK_SIZE: size})
+    except ValueError:
+        return False
+    after = decide(request, report.catalog, report.environment, report.preferences, strict=report.strict)
+    if verdict.chosen in after.excluded:
+        return True
+    entry: Any = next((r for r in after.ranked if r.id == verdict.chosen), None)
+    return entry is not None and (
+        entry.adjusted is None or all(a != BLOCK_SIZE for a, _, _ in entry.adjusted.changes)
+    )
