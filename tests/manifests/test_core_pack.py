@@ -217,7 +217,9 @@ FA4 = [
     refuses("b200", "flash_attn/fa4", "head_size head_size_v", head_size=100),
     # flash_attn/cute/flash_fwd_sm120.py: 99 KB of shared memory for 128 x 64 tiles
     takes("rtx5090", "flash_attn/fa4", head_size=192),
-    refuses("rtx5090", "flash_attn/fa4", "head_size head_size_v", head_size=256),
+    refuses("rtx5090", "flash_attn/fa4", "head_size head_size_v compute_capability", head_size=256),
+    refuses("l4", "flash_attn/fa4", "head_size head_size_v compute_capability", head_size=256),
+    takes("a100", "flash_attn/fa4", head_size=256),
     # interface.py: "paged KV not supported on SM 8.0", "Paged KV not supported on SM 12.0"
     refuses("a100", "flash_attn/fa4", "layout compute_capability", layout="paged"),
     refuses("rtx5090", "flash_attn/fa4", "layout compute_capability", layout="paged"),
@@ -540,3 +542,13 @@ def test_softcap(decide: Decide) -> None:
     assert decide("a100", {**layer, "block_size": 256}).ranked[0] == "flash_attn/fa2"
     assert decide("a100", {**layer, "block_size": 16}).ranked[0] == "flashinfer/fa2"
     assert not any(name.startswith("torch_sdpa") for name in decide("a100", layer).ranked)
+
+
+# sdp_utils.cpp, check_prefer_cudnn_attention: cuDNN before flash on 9.0 and 10.x, from 9.15.1 on
+@pytest.mark.parametrize(("cudnn", "first"), [("9.20.0", "cudnn"), ("9.15.0", "flash"), ("9.10.2", "flash")])
+@pytest.mark.parametrize("on", ["h100", "b200"])
+def test_torchs_own_order(decide: Decide, on: str, cudnn: str, first: str) -> None:
+    ranked = decide(on, {"head_size": 128, "dtype": "bfloat16"}, {"cudnn_version": cudnn}).ranked
+    order = [name for name in ranked if name in ("torch_sdpa/cuda_cudnn", "torch_sdpa/cuda_flash")]
+    assert order[0] == f"torch_sdpa/cuda_{first}"
+    assert len(order) == 2
