@@ -113,7 +113,7 @@ class _Loader:
     def __init__(self, root: str) -> None:
         self.root = root
         self.faults: list[Fault] = []
-        self.hash = hashlib.sha256()
+        self.texts: dict[str, str] = {}
         self.schemas: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
 
     def base(self) -> Vocabulary:
@@ -149,7 +149,7 @@ class _Loader:
         except ManifestError as error:
             self.faults.extend(error.faults)
             return None
-        self.hash.update(document.text.encode())
+        self.texts[os.path.relpath(path, self.root)] = document.text
         faults = validate(document, self.schema(kind, vocabulary_raw))
         self.faults.extend(faults)
         return None if any(f.severity == "error" for f in faults) else document
@@ -234,14 +234,16 @@ class _Loader:
             n: None for m in manifests for n in (m.name, *(c.id for c in m.candidates if not c.abstract))
         }
         if any(f.severity == "error" for f in self.faults):
-            raise ManifestError(self.faults)  # names of manifests that could not be read would all be "unknown"
+            raise ManifestError(
+                self.faults
+            )  # names of manifests that could not be read would all be "unknown"
         for document in pending:
             pack, faults = decode_pack(document, vocabulary, lambda: known)
             self.faults.extend(faults)
             packs.append(pack)
         self.references(manifests)
         self.check()
-        return Catalog(vocabulary, packs, manifests, self.hash.hexdigest(), self.root)
+        return Catalog(vocabulary, packs, manifests, _content_hash(self.texts), self.root)
 
     def folder(self, name: str) -> str:
         """The directory of a pack given by name, by path, or by an installed distribution."""
@@ -314,6 +316,14 @@ class _Loader:
             )
             if fault not in self.faults:
                 self.faults.append(fault)
+
+
+def _content_hash(texts: Mapping[str, str]) -> str:
+    """One hash of all files: their names inside the manifests directory and their texts."""
+    digest = hashlib.sha256()
+    for name, text in sorted(texts.items()):
+        digest.update(f"{name.replace(os.sep, '/')}\0{len(text)}\0{text}".encode())
+    return digest.hexdigest()
 
 
 def _merge_axis(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:

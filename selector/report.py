@@ -10,6 +10,8 @@ from selector.reasons import Reason, Warned, adjustment_reasons, reasons_of, war
 from selector.vocabulary import UNKNOWN
 
 if TYPE_CHECKING:
+    import os
+
     from selector.catalog import Catalog
     from selector.environment import Environment
     from selector.manifest import Candidate
@@ -256,6 +258,12 @@ class Report:
         from selector.render.text import report_text
 
         return report_text(self, color=color, width=width, verbose=verbose)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a snapshot: request, environment, catalog hash and decision (`attn-select replay` takes it)."""
+        from selector.snapshot import save
+
+        save(self, path)
 
     def to_html(self) -> str:
         """One self-contained page."""
