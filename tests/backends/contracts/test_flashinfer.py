@@ -171,6 +171,16 @@ def test_plans_are_reused_where_the_caller_promises(monkeypatch: pytest.MonkeyPa
     assert log.names()[-2:] == [f"BatchPrefillWithPagedKVCacheWrapper.{step}" for step in ("plan", "run")]
 
 
+def test_other_lengths_are_another_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = _newest(monkeypatch)
+    first = _paged()
+    second = dataclasses.replace(first, seq_lens=torch.tensor([2, 6, 8]).int())
+    with flashinfer.reuse_plans():
+        for call in (first, second, first, second):
+            world.assert_close(call, flashinfer.run(call, variant="fa2"), 2**-6)
+    assert [name.rpartition(".")[2] for name in log.names()].count("plan") == 2
+
+
 def test_a_failed_plan_leaves_no_wrapper_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     log = _newest(monkeypatch)
     call = _paged()
