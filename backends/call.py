@@ -51,7 +51,7 @@ class CallError(ValueError):
         super().__init__(f"{field}: got {got}, expected {expected}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call:
     """One attention call; built and checked by :func:`make_call`.
 
@@ -105,6 +105,17 @@ class Call:
     dropout_p: float
     deterministic: bool
     """The backward pass must give the same bits on every run."""
+
+    def __repr__(self) -> str:
+        """Shapes and dtypes of tensors, and only what is set: ``Call(q=float16[2, 7, 4, 16], ...)``."""
+        parts = []
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, torch.Tensor):
+                value = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+            if value is not None and value is not False and value != 0.0:
+                parts.append(f"{name}={value}")
+        return f"Call({', '.join(parts)})"
 
     @property
     def packed_q(self) -> bool:

@@ -252,6 +252,13 @@ def test_nothing_waits_for_a_device() -> None:
     assert used_fields(copy) == used_fields(call)
 
 
+def test_repr_is_short() -> None:
+    assert repr(dense(dtype=torch.float16, causal=True, window=(3, None), k_scale=torch.ones(4))) == (
+        "Call(q=float16[2, 7, 4, 16], k=float16[2, 7, 4, 16], v=float16[2, 7, 4, 16], layout=dense, "
+        "max_seqlen_q=7, max_seqlen_k=7, causal=True, window=(3, None), k_scale=float32[4])"
+    )
+
+
 def test_frozen_and_compared_by_identity() -> None:
     call = dense()
     with pytest.raises(AttributeError):
