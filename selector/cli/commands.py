@@ -8,4 +8,4 @@ from __future__ import annotations
 
 __all__ = ["COMMANDS"]
 
-COMMANDS = ("explain", "plan", "env", "lint", "schema", "replay")
+COMMANDS = ("explain", "plan", "run", "env", "lint", "schema")
