@@ -182,7 +182,7 @@ def conditions(draw: DrawFn, axes: Axes, accepts: Sequence[str], *, depth: int =
         key = draw(st.sampled_from(["any", "all", "not"]))
         inner = conditions(axes, accepts, depth=depth - 1)
         condition[key] = draw(inner) if key == "not" else draw(st.lists(inner, min_size=1, max_size=2))
-    if accepts and draw(st.integers(0, 5)) == 5:
+    if accepts and draw(st.integers(0, 3)) == 3:
         condition["accepts"] = draw(
             st.one_of(
                 st.sampled_from(list(accepts)),

@@ -8,6 +8,7 @@ names (`accepts`, `use`, `extends`) candidates of lower rank only.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import NamedTuple
 
 from hypothesis import strategies as st
@@ -90,17 +91,32 @@ def rules(draw: DrawFn, axes: Axes, others: Sequence[str], *, kind: str) -> dict
     return rule
 
 
+def taken(axis: dict[str, Raw], limit: Raw) -> Raw:
+    """A value that a declared limit takes, if it is plain to see; else None."""
+    if axis["type"] in ("flag", "mode"):
+        return limit if axis["type"] == "mode" and isinstance(limit, bool) else False
+    first = limit["in"] if isinstance(limit, dict) and "in" in limit and axis["type"] != "version" else limit
+    first = first[0] if isinstance(first, list) else first
+    return None if isinstance(first, dict) or first == "any" or axis["type"] == "version" else deepcopy(first)
+
+
 @st.composite
-def adjustments(draw: DrawFn, axes: Axes, others: Sequence[str]) -> dict[str, Raw]:
-    """One entry of `adjust`."""
-    entry: dict[str, Raw] = {"when": draw(conditions(axes, others, depth=1))}
+def adjustments(draw: DrawFn, axes: Axes, others: Sequence[str], supports: dict[str, Raw]) -> dict[str, Raw]:
+    """One entry of `adjust`; some mend what the candidate's own `supports` would refuse. Empty if nothing can be set."""
+    entry: dict[str, Raw] = {}
+    if draw(st.booleans()):
+        entry["when"] = draw(conditions(axes, others, depth=1))
     settable = [n for n, a in given_axes(axes, "request").items() if not a.get("identity")]
-    if settable and not (others and sometimes(draw, 3)):
+    mended = {name: taken(axes[name], limit) for name, limit in supports.items() if name in settable}
+    mending = {name: value for name, value in mended.items() if value is not None}
+    if mending and not sometimes(draw, 2):
+        entry["set"] = mending
+    elif settable and not (others and sometimes(draw, 3)):
         chosen = draw(st.lists(st.sampled_from(settable), min_size=1, max_size=2, unique=True))
         entry["set"] = {name: draw(value_of(axes[name])) for name in chosen}
     elif others:
         entry["use"] = draw(st.sampled_from(list(others)))
-    return entry if len(entry) > 1 else {}
+    return entry if "set" in entry or "use" in entry else {}
 
 
 @st.composite
@@ -114,7 +130,7 @@ def bodies(draw: DrawFn, axes: Axes, others: Sequence[str]) -> dict[str, Raw]:
         if sometimes(draw, one_in):
             body[key] = draw(st.lists(rules(axes, others, kind=key), min_size=1, max_size=2))
     if sometimes(draw, 3):
-        entries = draw(st.lists(adjustments(axes, others), min_size=1, max_size=2))
+        entries = draw(st.lists(adjustments(axes, others, body.get("supports", {})), min_size=1, max_size=2))
         if any(entries):
             body["adjust"] = [entry for entry in entries if entry]
     return body
