@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from selector.versions import contains, is_specifier
+
 if TYPE_CHECKING:
     from selector.vocabulary import Axis
 
@@ -39,27 +41,6 @@ class Test(NamedTuple):
     operand: Any
 
 
-_VERSIONS: dict[tuple[str, str], bool] = {}
-
-
-def _version_in(specifier: str, version: str) -> bool:
-    """PEP 440, pre-releases admitted (a development build of 2.8 satisfies ``>=2.8.dev0``)."""
-    key = (specifier, version)
-    known = _VERSIONS.get(key)
-    if known is None:
-        from packaging.specifiers import SpecifierSet
-        from packaging.version import InvalidVersion
-
-        try:
-            known = SpecifierSet(specifier).contains(version, prereleases=True)
-        except InvalidVersion:
-            known = False
-        if len(_VERSIONS) > 8192:
-            _VERSIONS.clear()
-        _VERSIONS[key] = known
-    return known
-
-
 def _package_ok(operand: tuple[str, tuple[str, ...] | None], packages: Mapping[str, Any]) -> bool:
     """``operand`` is (name, specifiers): None means absent, () any version; else any specifier holds."""
     name, specifiers = operand
@@ -70,7 +51,7 @@ def _package_ok(operand: tuple[str, tuple[str, ...] | None], packages: Mapping[s
         return False
     # A usable package of unknown version satisfies only "any version"; `judge` tells False from "not known".
     return not specifiers or (
-        found.version is not None and any(_version_in(s, found.version) for s in specifiers)
+        found.version is not None and any(contains(s, found.version) for s in specifiers)
     )
 
 
@@ -90,7 +71,7 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "min": lambda operand, value: bool(value >= operand),
     "max": lambda operand, value: bool(value <= operand),
     "multiple_of": lambda operand, value: value % operand == 0,
-    "version": _version_in,
+    "version": contains,
     "package": _package_ok,
 }
 
@@ -363,17 +344,13 @@ def _specifier(raw: Any, path: tuple[str | int, ...]) -> str:
         raise ConstraintError(f'a version is text: quote it ("{raw}")', path)
     if not isinstance(raw, str):
         raise ConstraintError(f"a version specifier is text, not {raw!r}", path)
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
     text = raw.strip()
     if text[:1].isdigit():
         text = f"=={text}"
-    try:
-        SpecifierSet(text)
-    except InvalidSpecifier:
+    if not is_specifier(text):
         raise ConstraintError(
             f"{raw!r} is not a version specifier", path, 'write it like ">=8.0,<9" or "==9.*"'
-        ) from None
+        )
     return text
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from selector.constraints import word
+from selector.versions import is_version
 
 if TYPE_CHECKING:
     from selector.errors import Mark
@@ -279,15 +280,8 @@ def _canonical_version(axis: Axis, value: Any) -> str:
         raise ValueProblem(f'{axis.name} is a version, and {value!r} a number: quote it ("{value}")')
     if isinstance(value, (tuple, list)) and value and all(type(v) is int and 0 <= v < 10**6 for v in value):
         return ".".join(str(v) for v in value)
-    if isinstance(value, str) and len(value) <= 100:
-        from packaging.version import InvalidVersion, Version
-
-        try:
-            Version(value)
-        except InvalidVersion:
-            pass
-        else:
-            return value
+    if isinstance(value, str) and len(value) <= 100 and is_version(value):
+        return value
     raise ValueProblem(f"{axis.name} is {axis.allowed()}, not {shown(value)}")
 
 
