@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from backends.call import DTYPE_NAMES, FP8_DTYPES, CallError
+from backends._types import DTYPE_NAMES, FP8_DTYPES, CallError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,31 +24,31 @@ def _shape(tensor: Tensor) -> list[int]:
 def tensors(q: Tensor, k: Tensor, v: Tensor, layout: str, *, packed_q: bool) -> None:
     """Ranks, dtypes, devices and head counts of the three main tensors."""
     rank_q, rank_kv = (3 if packed_q else 4), (3 if layout == "varlen" else 4)
-    if q.dim() != rank_q:
+    shape_q, shape_k, shape_v = q.shape, k.shape, v.shape
+    if len(shape_q) != rank_q:
         what = "[tokens, heads, head_size]" if packed_q else "[batch, seq, heads, head_size]"
         raise CallError("q", f"shape {_shape(q)}", f"{what} ({layout} layout)")
-    if k.dim() != rank_kv:
+    if len(shape_k) != rank_kv:
         raise CallError("k", f"shape {_shape(k)}", f"{_kv_shape(layout)} ({layout} layout)")
-    if k.shape[:-1] != v.shape[:-1]:
-        raise CallError(
-            "v",
-            f"shape {_shape(v)}",
-            f"k's shape but for the last dimension: {_shape(k)[:-1]} + [head_size_v]",
-        )
-    if q.shape[-1] != k.shape[-1]:
-        raise CallError("k", f"head size {k.shape[-1]}", f"q's head size {q.shape[-1]}")
-    if q.shape[-1] < 1 or v.shape[-1] < 1:
-        raise CallError("q" if q.shape[-1] < 1 else "v", "head size 0", "at least 1")
-    if k.shape[-2] < 1 or q.shape[-2] % k.shape[-2] != 0 or q.shape[-2] < 1:
-        raise CallError("k", f"{k.shape[-2]} KV heads", f"a divisor of q's {q.shape[-2]} heads")
-    if layout == "dense" and q.shape[0] != k.shape[0]:
-        raise CallError("k", f"batch {k.shape[0]}", f"q's batch {q.shape[0]}")
-    if layout == "paged" and k.shape[1] < 1:
+    if shape_k != shape_v and shape_k[:-1] != shape_v[:-1]:
+        what = f"k's shape but for the last dimension: {_shape(k)[:-1]} + [head_size_v]"
+        raise CallError("v", f"shape {_shape(v)}", what)
+    heads, size, kv_heads = shape_q[-2], shape_q[-1], shape_k[-2]
+    if size != shape_k[-1]:
+        raise CallError("k", f"head size {shape_k[-1]}", f"q's head size {size}")
+    if size < 1 or shape_v[-1] < 1:
+        raise CallError("q" if size < 1 else "v", "head size 0", "at least 1")
+    if kv_heads < 1 or heads < 1 or heads % kv_heads != 0:
+        raise CallError("k", f"{kv_heads} KV heads", f"a divisor of q's {heads} heads")
+    if layout == "dense" and shape_q[0] != shape_k[0]:
+        raise CallError("k", f"batch {shape_k[0]}", f"q's batch {shape_q[0]}")
+    if layout == "paged" and shape_k[1] < 1:
         raise CallError("k", "blocks of 0 tokens", "blocks of at least 1 token")
     _dtypes(q, k, v)
-    if k.device != q.device or v.device != q.device:
-        field, tensor = ("k", k) if k.device != q.device else ("v", v)
-        raise CallError(field, f"device {tensor.device}", f"q's device {q.device}")
+    device = q.device
+    if k.device != device or v.device != device:
+        field, tensor = ("k", k) if k.device != device else ("v", v)
+        raise CallError(field, f"device {tensor.device}", f"q's device {device}")
 
 
 def _kv_shape(layout: str) -> str:

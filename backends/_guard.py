@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backends.call import FP8_DTYPES
+from backends._types import FP8_DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from backends._failure import is_broken
 from backends._flex_mods import any_key, capped, chained, in_band, limited, masked, sloped
 from backends._flex_rows import (
     BLOCK,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
     Kernel = Callable[..., tuple[Tensor, Tensor | None]]
 
-__all__ = ["HONOURED", "make_call", "refuses", "request_fields", "run"]
+__all__ = ["HONOURED", "is_broken", "make_call", "refuses", "request_fields", "run"]
 
 _NEVER = frozenset({"fp8_query", "fp8_kv", "per_head_scales", "dropout_p", "deterministic"})
 HONOURED: Mapping[str | None, frozenset[str]] = {
@@ -63,8 +64,10 @@ HONOURED: Mapping[str | None, frozenset[str]] = {
     "compiled": frozenset(FIELDS) - _NEVER,
     "eager": frozenset(FIELDS) - _NEVER - {"training"},
 }
-"""Per variant, the names in :data:`backends._guard.FIELDS` that it honours; :func:`refuses` adds the CPU's limits."""
+"""Per variant, the names in :data:`backends._guard.FIELDS` that it honours; :func:`refuses` adds what a device lacks."""
 
+_INFERENCE_ONLY = {"cpu": "CPU", "mps": "MPS"}
+"""Devices whose compiled kernels give the output and nothing else."""
 _KEPT = 128
 _LOG = logging.getLogger(__name__)
 _COMPILED: OrderedDict[tuple[object, ...], Kernel] = OrderedDict()
@@ -96,13 +99,14 @@ def refuses(call: Call, variant: str | None) -> str | None:
         return "gradients through a paged cache: its gathered copy is for inference"
     if call.q.dtype == torch.float64 and variant != "eager":
         return "dtype torch.float64: the compiled kernels take float16, bfloat16 and float32"
-    if call.q.device.type == "cpu" and variant != "eager":
+    device = _INFERENCE_ONLY.get(call.q.device.type)
+    if device is not None and variant != "eager":
         if call.return_lse:
-            return "return_lse: the compiled CPU kernel gives no log-sum-exp"
+            return f"return_lse: the compiled {device} kernel gives no log-sum-exp"
         if call.sinks is not None:
-            return "sinks: the compiled CPU kernel gives no log-sum-exp to apply them with"
+            return f"sinks: the compiled {device} kernel gives no log-sum-exp to apply them with"
         if call.training:
-            return "training: the compiled CPU kernel is for inference"
+            return f"training: the compiled {device} kernel is for inference"
     return None
 
 

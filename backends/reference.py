@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from backends._failure import is_broken
 from backends._guard import FIELDS, refusal
 from backends.call import Call, CallError, make_call, request_fields
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from backends.call import Scale
 
-__all__ = ["HONOURED", "attend", "make_call", "refuses", "request_fields", "run"]
+__all__ = ["HONOURED", "attend", "is_broken", "make_call", "refuses", "request_fields", "run"]
 
 HONOURED: Mapping[str | None, frozenset[str]] = {None: frozenset(FIELDS)}
 """Every field there is."""

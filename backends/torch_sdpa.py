@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from backends._failure import is_broken
 from backends._guard import NotSupported, refusal
 from backends._launch import has_nothing_to_do, nothing, result, scaled_output
 from backends._scales import scaled_query
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from backends._launch import Result
     from backends.call import Call
 
-__all__ = ["HONOURED", "make_call", "refuses", "request_fields", "run"]
+__all__ = ["HONOURED", "is_broken", "make_call", "refuses", "request_fields", "run"]
 
 _EVERYWHERE = frozenset({"dense", "causal", "scale", "training", "q_scale", "k_scale", "v_scale"})
 HONOURED: Mapping[str, frozenset[str]] = {

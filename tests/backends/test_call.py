@@ -252,6 +252,37 @@ def test_nothing_waits_for_a_device() -> None:
     assert used_fields(copy) == used_fields(call)
 
 
+def test_every_field_lands_where_it_belongs() -> None:
+    given: dict[str, Any] = {
+        "q": torch.zeros(5, 4, 8),
+        "k": torch.zeros(6, 3, 2, 8),
+        "v": torch.zeros(6, 3, 2, 16),
+        "cu_seqlens_q": starts((3, 2)),
+        "max_seqlen_q": 3,
+        "max_seqlen_k": 5,
+        "block_table": torch.zeros(2, 2, dtype=INT),
+        "seq_lens": torch.tensor([5, 4], dtype=INT),
+        "causal": True,
+        "window": (7, None),
+        "softcap": 20.0,
+        "alibi_slopes": torch.zeros(4),
+        "sinks": torch.ones(4),
+        "mask": torch.ones(3, 5, dtype=torch.bool),
+        "scale": 0.3,
+        "return_lse": True,
+        "q_scale": 2.0,
+        "k_scale": torch.ones(2),
+        "v_scale": torch.tensor(3.0),
+        "dropout_p": 0.25,
+        "deterministic": True,
+    }
+    call = make_call(**given)
+    assert set(given) | {"layout", "cu_seqlens_k"} == set(Call.__slots__)
+    window = given.pop("window")
+    assert call.window == window
+    assert [name for name, value in given.items() if getattr(call, name) is not value] == []
+
+
 def test_repr_is_short() -> None:
     assert repr(dense(dtype=torch.float16, causal=True, window=(3, None), k_scale=torch.ones(4))) == (
         "Call(q=float16[2, 7, 4, 16], k=float16[2, 7, 4, 16], v=float16[2, 7, 4, 16], layout=dense, "
