@@ -70,6 +70,10 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    if arguments[:1] == ["__complete"]:
+        from selector.cli.complete import run as complete
+
+        return complete(arguments[1:])
     parsed, extras = _parse(arguments)
     command: Parser = parsed.parser
     for extra in extras:

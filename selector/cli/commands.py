@@ -8,4 +8,4 @@ from __future__ import annotations
 
 __all__ = ["COMMANDS"]
 
-COMMANDS = ("explain", "plan", "run", "env", "lint", "schema")
+COMMANDS = ("explain", "plan", "run", "env", "doctor", "matrix", "lint", "schema", "new", "completion")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from selector.phases import PHASE
 from selector.request import Request
 
 if TYPE_CHECKING:
@@ -13,14 +14,13 @@ if TYPE_CHECKING:
     from selector.environment import Environment
     from selector.manifest import Candidate
     from selector.model_config import LayerKind
-    from selector.pack import PairRule
     from selector.preferences import Preference
     from selector.report import Report
 
 __all__ = ["Plan", "Uniform", "Verdict", "block_sizes", "make_plan"]
 
-#: The axis of the phases of a pack, and that of the tokens of a cache block.
-PHASE, BLOCK_SIZE = "phase", "block_size"
+#: The axis of the tokens of a cache block.
+BLOCK_SIZE = "block_size"
 
 #: Sizes of cache blocks that are tried where a request leaves it open, in tokens.
 SIZES = tuple(1 << n for n in range(11))
@@ -110,22 +110,24 @@ def _verdicts(
     preferences: tuple[Preference, ...],
     strict: bool,
 ) -> list[Verdict]:
+    from selector.phases import phases_of, select_phases
     from selector.selection import decide
 
     known = catalog.vocabulary.find
     fields = {**kind.request, **{k: v for k, v in kind.extra.items() if known(k) is not None}}
-    phases: list[str | None] = list(dict.fromkeys(p for pack in catalog.packs for p in pack.phases))
-    if not phases or known(PHASE) is None or fields.get(PHASE) is not None:
-        phases = [None]
-    reports = []
-    for phase in phases:
-        asked = fields if phase is None else {**fields, PHASE: phase}
-        request = Request(asked, vocabulary=catalog.vocabulary)
-        origins = {a.name: _origin(kind, a.name) for a, _ in request.items()}
-        reports.append(decide(request, catalog, environment, preferences, strict=strict, origins=origins))
-    rules = [rule for pack in catalog.packs for rule in pack.pairs]
-    chosen, because = _together(dict(zip(phases, reports)), rules)
-    return [Verdict(kind, p, r, chosen[p], because.get(p)) for p, r in zip(phases, reports)]
+    request = Request(fields, vocabulary=catalog.vocabulary)
+    origins = {a.name: _origin(kind, a.name) for a, _ in request.items()}
+    if not phases_of(catalog) or fields.get(PHASE) is not None:
+        report = decide(request, catalog, environment, preferences, strict=strict, origins=origins)
+        return [Verdict(kind, None, report, report.selected, None)]
+    origins[PHASE] = "the pack's phases"
+    plan = select_phases(request, catalog, environment, preferences, strict=strict, origins=origins)
+    because = "; ".join(plan.notes) or None
+    return [
+        Verdict(kind, phase, report, chosen, because if chosen != report.selected else None)
+        for phase, report in plan.reports.items()
+        for chosen in (plan.chosen[phase],)
+    ]
 
 
 def _origin(kind: LayerKind, axis: str) -> str:
@@ -134,62 +136,7 @@ def _origin(kind: LayerKind, axis: str) -> str:
         return kind.origin[axis]
     if axis in kind.extra:
         return "the model's configuration"
-    return "the pack's phases" if axis == PHASE else YOU
-
-
-# -- phases that go together ------------------------------------------------------------------------------------------
-
-PREFILL, DECODE = "prefill", "decode"
-
-
-def _together(
-    reports: Mapping[str | None, Report], rules: Sequence[PairRule]
-) -> tuple[dict[str | None, str | None], dict[str | None, str | None]]:
-    """The candidate of each phase, and for one that gave way to the other phase the reason.
-
-    The side that a pair rule is conditioned on keeps its winner; the other takes its best candidate that goes with it, one
-    that only an explicit choice reaches included. If it has none, the first side goes on to its next candidate.
-    """
-    chosen = {phase: report.selected for phase, report in reports.items()}
-    if PREFILL not in reports or DECODE not in reports or None in (chosen[PREFILL], chosen[DECODE]):
-        return chosen, {}
-    active = [r for r in rules if _applies(r, reports[PREFILL])]
-    broken = next((r for r in active if not _allows(r, reports, chosen[PREFILL], chosen[DECODE])), None)
-    if broken is None:
-        return chosen, {}
-    first, second = (PREFILL, DECODE) if broken.given == PREFILL else (DECODE, PREFILL)
-    for leader in _ordered(reports[first]):
-        for follower in _ordered(reports[second]):
-            prefill, decode = (leader, follower) if first == PREFILL else (follower, leader)
-            if all(_allows(r, reports, prefill, decode) for r in active):
-                found: dict[str | None, str | None] = {PREFILL: prefill, DECODE: decode}
-                note = broken.note or f"{broken.at} says what goes together"
-                return {**chosen, **found}, {p: note for p in found if found[p] != chosen[p]}
-    return {**chosen, second: None}, {second: broken.note or f"nothing goes with {chosen[first]}"}
-
-
-def _ordered(report: Report) -> list[str]:
-    return [*(r.id for r in report.ranked), *report.excluded]
-
-
-def _applies(rule: PairRule, report: Report) -> bool:
-    from selector.conditions import holds
-
-    return holds(rule.when, dict(enumerate(report.trace.values)))
-
-
-def _allows(
-    rule: PairRule, reports: Mapping[str | None, Report], prefill: str | None, decode: str | None
-) -> bool:
-    catalog = next(iter(reports.values())).catalog
-    first = {c.id for name in rule.prefill for c in catalog.find(name)}
-    second = {c.id for name in rule.decode for c in catalog.find(name)}
-    fits = {PREFILL: prefill in first, DECODE: decode in second}
-    if rule.given == PREFILL:
-        return not fits[PREFILL] or fits[DECODE]
-    if rule.given == DECODE:
-        return not fits[DECODE] or fits[PREFILL]
-    return fits[PREFILL] == fits[DECODE]
+    return YOU
 
 
 # -- one backend for all ----------------------------------------------------------------------------------------------

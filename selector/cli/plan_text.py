@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from selector.cli.plan_decide import PHASE, YOU
+from selector.cli.plan_decide import YOU
 from selector.constraints import word
 from selector.errors import printable
+from selector.phases import PHASE
 from selector.render.cells import Paint, cells, pad
 from selector.render.text import _Report
 
@@ -71,9 +72,10 @@ class _Plan(_Report):
             style = ("green",) if verdict.chosen is not None else ("red",)
             chosen = verdict.chosen or "no backend"
             instead = verdict.report.selected
-            more = f"  instead of {instead}: {verdict.because}" if verdict.because and verdict.chosen else ""
             label = pad(printable(name), wide)
-            self.out.append(f"  {label}  {self.paint(chosen, 'bold', *style)}{printable(more)}")
+            self.out.append(f"  {label}  {self.paint(chosen, 'bold', *style)}")
+            if verdict.because and verdict.chosen:
+                self.put(printable(f"instead of {instead}: {verdict.because}"), wide + 4, None, "yellow")
             fields = self.fields(verdict)
             if fields != told:
                 self.put(fields, wide + 4, None, "dim")

@@ -28,6 +28,9 @@ __all__ = [
 #: What a reason of a rule without a condition has as `wanted`.
 NOTHING_ASKED = "this request"
 
+#: What a reason of a rule has as `offered` when nothing could keep the rule from speaking.
+NOTHING_HELPS = "nothing"
+
 
 #: Cells of what a rule needs, to be shown without `full`.
 NEEDS = 60
@@ -54,8 +57,8 @@ def brief(reason: Reason, ident: str, *, full: bool = False) -> str:
     """A reason's message without the name of the candidate it stands under; ``full`` adds what a rule needs."""
     if reason.kind in ("rule", "known_wrong"):
         known = "known to be wrong: " if reason.kind == "known_wrong" else ""
-        short = len(reason.offered) <= NEEDS and not reason.offered.startswith("not (")
-        needs = f"needs: {reason.offered}" if full or short else ""
+        plain = len(reason.offered) <= NEEDS and not reason.offered.startswith("not (")
+        needs = f"needs: {reason.offered}" if (full or plain) and reason.offered != NOTHING_HELPS else ""
         asked = "" if reason.wanted == NOTHING_ASKED else f"asked: {reason.wanted}"
         said = "; ".join(part for part in (asked, needs) if part)
         return printable(f"{known}{reason.because or reason.message}{f' ({said})' if said else ''}")

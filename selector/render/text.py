@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from selector.advice import losses, near_misses, suggestions
 from selector.constraints import word
 from selector.errors import printable
+from selector.phases import PHASE, phases_of
 from selector.render.cells import Paint, cells, cut, pad
 from selector.render.data import open_fields
 from selector.render.rejections import blocks, by_axis, counted, elsewhere_bound, in_policy_order
@@ -137,6 +138,9 @@ class _Report(Screen):
             self.field("", _facts(machine.facts, packages=self.verbose), "dim")
         rule = f", policy “{report.policy_rule}”" if report.policy_rule else ""
         self.field("pack", printable(f"{report.catalog.name}{rule}{', strict' if report.strict else ''}"))
+        phases = phases_of(report.catalog)
+        if phases and report.request.get(PHASE) is None:
+            self.field("phases", f"answered apart: {' or '.join(f'{PHASE}={p}' for p in phases)}", "yellow")
         for preference in report.preferences:
             self.field(preference.kind, printable(self.preference(preference)))
 
@@ -164,6 +168,8 @@ class _Report(Screen):
         refused = [i for i in known if i in self.report.rejected]
         if known and len(refused) == len(known):
             return f"{text}: not possible here, {self.report.rejected[refused[0]][0].message}"
+        if known and all(i in self.report.excluded for i in known if i not in refused):
+            return f"{text}: only an explicit choice reaches it here"
         return text
 
     # -- something fits -----------------------------------------------------------------------------------------------
@@ -190,7 +196,10 @@ class _Report(Screen):
     def remarks(self, entry: Ranked) -> None:
         """What a candidate changes, what is to be known of it, and how its user asks for it."""
         if entry.adjusted is not None:
-            changes = [f"{a} {word(b)} becomes {word(c)}" for a, b, c in entry.adjusted.changes]
+            changes = [
+                f"{a} becomes {word(c)}" if b is None else f"{a} {word(b)} becomes {word(c)}"
+                for a, b, c in entry.adjusted.changes
+            ]
             if entry.adjusted.use is not None:
                 changes.append(f"runs as {entry.adjusted.use}")
             note = f" ({entry.adjusted.note})" if entry.adjusted.note else ""
