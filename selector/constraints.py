@@ -41,6 +41,9 @@ class Test(NamedTuple):
     operand: Any
 
 
+_version_in = contains
+
+
 def _package_ok(operand: tuple[str, tuple[str, ...] | None], packages: Mapping[str, Any]) -> bool:
     """``operand`` is (name, specifiers): None means absent, () any version; else any specifier holds."""
     name, specifiers = operand
