@@ -1,0 +1,309 @@
+"""Questions to the space: is there a request and an environment where these literals hold; and if not, which are to blame.
+
+The circuit goes to z3's propositional solver; arithmetic is checked on its solutions, and what arithmetic excludes is told
+to it as lemmas, which serve all later questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from selector.analysis.circuit import FALSE, TRUE
+from selector.analysis.integers import Piece
+from selector.analysis.numbers import Key, variables
+from selector.analysis.theory import Question, Theory, groups
+from selector.errors import SelectorError
+
+if TYPE_CHECKING:
+    from selector.analysis.space import Given, Predicate, Space
+
+__all__ = ["EXTRA", "AnalysisMissing", "Point", "Solver", "z3_module"]
+
+EXTRA = "pip install 'attention-selector[analysis]'"
+
+
+class AnalysisMissing(SelectorError):
+    """The solver is not installed."""
+
+    def __str__(self) -> str:
+        return f"this needs z3, which is not installed\n  {EXTRA}"
+
+
+def z3_module() -> Any:
+    """The z3 module. Raises AnalysisMissing, which says what to install."""
+    try:
+        import z3
+    except ImportError:
+        raise AnalysisMissing() from None
+    return z3
+
+
+class Point(NamedTuple):
+    """One place of the space: the position of each axis's class, and numbers where arithmetic needs them."""
+
+    chosen: tuple[int, ...]
+    numbers: Mapping[Key, int]
+
+
+class Solver:
+    """Answers questions about one space. ``always`` are literals that hold in every answer."""
+
+    def __init__(self, space: Space, always: Iterable[int] = ()) -> None:
+        self.z3 = z3_module()
+        self.space = space
+        self.theory = Theory(space, self.z3)
+        self.solver = self.z3.SolverFor("QF_FD")
+        self.asked = 0
+        self.handles: dict[int, Any] = {}
+        self._declared: dict[int, Any] = {}
+        self._told: set[int] = set()
+        self._model: Any = None
+        self._reads: dict[int, int] = {}
+        self._known_predicates: dict[int, int] = {}
+        self._core: tuple[int, ...] = ()
+        self._numbers: dict[Key, int] = {}
+        self.always = [a for a in always if a != TRUE]
+        for given in space.given:
+            self._exactly_one(given)
+        self.add(self.always)
+        self.standing = 0
+        for literal in self.always:
+            self.standing |= self._reads.get(abs(literal), 0)
+
+    # -- telling ------------------------------------------------------------------------------------------------------
+
+    def add(self, clause_of_each: Iterable[int]) -> None:
+        """Literals that hold from now on."""
+        for literal in clause_of_each:
+            self.clause([literal])
+
+    def clause(self, literals: Iterable[int]) -> None:
+        """A disjunction that holds from now on."""
+        kept = [literal for literal in literals if literal != FALSE]
+        if TRUE in kept:
+            return
+        self._define(kept)
+        text = f"(assert (or false {' '.join(self._name(literal) for literal in kept)}))"
+        self._tell([text], (abs(literal) for literal in kept))
+
+    def _exactly_one(self, given: Given) -> None:
+        literals = given.literals
+        self._define(literals)
+        if len(literals) < 3:
+            return
+        names = " ".join(self._name(literal) for literal in literals)
+        self._tell([f"(assert (or {names}))", f"(assert ((_ at-most 1) {names}))"], literals)
+
+    @staticmethod
+    def _name(literal: int) -> str:
+        if abs(literal) == TRUE:
+            return "true" if literal > 0 else "false"
+        return f"n{literal}" if literal > 0 else f"(not n{-literal})"
+
+    def _tell(self, lines: list[str], gates: Iterable[int]) -> None:
+        """Assertions in SMT-LIB over gates; z3 wants each constant declared once."""
+        new = set(gates) - self._told - {TRUE}
+        self._told |= new
+        declared = [f"(declare-const n{gate} Bool)" for gate in sorted(new)]
+        self.solver.from_string("\n".join([*declared, *lines]))
+
+    def _define(self, literals: Iterable[int]) -> None:
+        """Make gates known to z3, each after its inputs."""
+        gates = self.space.circuit.gates
+        new: list[int] = []
+        seen: set[int] = set()
+        pending = [abs(literal) for literal in literals]
+        while pending:
+            gate = pending.pop()
+            if gate in seen or gate in self._reads or gate == TRUE:
+                continue
+            seen.add(gate)
+            new.append(gate)
+            pending.extend(abs(p) for p in gates[gate] or ())
+        if not new:
+            return
+        numbers = self._numbered_predicates()
+        lines: list[str] = []
+        old: set[int] = set()
+        for gate in sorted(new):
+            parts = gates[gate]
+            reads = 0
+            if parts is None:
+                known = numbers.get(gate)
+                reads = 0 if known is None else 1 << known
+            else:
+                for part in parts:
+                    reads |= self._reads[abs(part)]
+                    if abs(part) not in seen:
+                        old.add(abs(part))
+                lines.append(f"(assert (= n{gate} (and {' '.join(self._name(p) for p in parts)})))")
+            self._reads[gate] = reads
+        if lines:
+            self._tell(lines, (*new, *old))
+
+    def _numbered_predicates(self) -> dict[int, int]:
+        found = self._known_predicates
+        for k in range(len(found), len(self.space.predicates)):
+            found[self.space.predicate_literals[self.space.predicates[k]]] = k
+        return found
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def check(self, literals: Iterable[int]) -> bool:
+        """Whether some place of the space has all these literals. ``core`` and ``point`` tell more afterwards."""
+        wanted = list(dict.fromkeys(literal for literal in literals if literal != TRUE))
+        if FALSE in wanted:
+            self._core = (FALSE,)
+            return False
+        self._define(wanted)
+        reads = self.standing
+        for literal in wanted:
+            reads |= self._reads[abs(literal)]
+        handles = [self._handle(literal) for literal in wanted]
+        while True:
+            self.asked += 1
+            verdict = self.solver.check(*handles)
+            if verdict == self.z3.unsat:
+                blamed = {h.get_id() for h in self.solver.unsat_core()}
+                self._core = tuple(x for x, h in zip(wanted, handles) if h.get_id() in blamed)
+                return False
+            if verdict != self.z3.sat:
+                raise RuntimeError(f"z3 gave up: {self.solver.reason_unknown()}")
+            self._model = self.solver.model()
+            if self._sound(reads):
+                return True
+
+    @property
+    def core(self) -> tuple[int, ...]:
+        """After a negative answer: literals of the question that exclude each other (not always the fewest)."""
+        return self._core
+
+    def smallest_core(self, literals: Iterable[int], keep: Iterable[int] = ()) -> tuple[int, ...]:
+        """Of a question whose answer is no: literals none of which can be left out; those listed late are kept rather.
+
+        ``keep`` are literals that stand outside: they always hold and are never in the result.
+        """
+        fixed = list(keep)
+        self.check([*fixed, *literals])
+        blamed = set(self._core)
+        kept = [x for x in dict.fromkeys(literals) if x in blamed]
+        k = 0
+        while k < len(kept):
+            trial = [*kept[:k], *kept[k + 1 :]]
+            if self.check([*fixed, *trial]):
+                k += 1
+            else:
+                blamed = set(self._core)
+                kept = [x for x in trial if x in blamed]
+                k = min(k, len(kept))
+        return tuple(kept)
+
+    def _handle(self, literal: int) -> Any:
+        handle = self.handles.get(literal)
+        if handle is None:
+            name = self.z3.Bool(f"n{abs(literal)}")
+            handle = self.handles[literal] = name if literal > 0 else self.z3.Not(name)
+        return handle
+
+    def _true(self, literal: int) -> bool:
+        """A literal's truth in the last solution (of variables that z3 does not care about: false)."""
+        if abs(literal) == TRUE:
+            return literal > 0
+        core = self.z3.z3core
+        handle = self._handle(abs(literal))
+        value = core.Z3_model_get_const_interp(
+            self.solver.ctx.ref(), self._model.model, self._decl(abs(literal), handle)
+        )
+        held = bool(value) and core.Z3_get_bool_value(self.solver.ctx.ref(), value) == 1
+        return held == (literal > 0)
+
+    def _decl(self, gate: int, handle: Any) -> Any:
+        found = self._declared.get(gate)
+        if found is None:
+            found = self._declared[gate] = handle.decl()
+        return found.ast
+
+    def _class_of(self, given: Given) -> int:
+        """The position of an axis's class in the last solution."""
+        literals = given.literals
+        if len(literals) == 2:
+            return 0 if self._true(literals[0]) else 1
+        return next((k for k, literal in enumerate(literals) if self._true(literal)), 0)
+
+    # -- arithmetic ---------------------------------------------------------------------------------------------------
+
+    def _sound(self, reads: int) -> bool:
+        """Hold the last solution against arithmetic; a contradiction becomes a lemma."""
+        self._numbers = {}
+        if not reads:
+            return True
+        pieces: dict[Key, Piece | None] = {}
+        wanted: list[tuple[Predicate, bool]] = []
+        for k, predicate in enumerate(self.space.predicates):
+            if not reads >> k & 1:
+                continue
+            keys = variables(predicate.term)
+            if all(self._piece(key, pieces) for key in keys):
+                wanted.append((predicate, self._true(self.space.predicate_literals[predicate])))
+        sound = True
+        for members in groups(wanted):
+            keys = sorted(frozenset().union(*(variables(p.term) for p, _ in members)))
+            for key in list(keys):  # both elements of a pair are chosen together
+                if key[1] >= 0 and (key[0], 1 - key[1]) not in keys:
+                    keys.append((key[0], 1 - key[1]))
+                    pieces.setdefault(keys[-1], None)
+            answer = self.theory.ask(Question(tuple((key, pieces[key]) for key in keys), tuple(members)))
+            if answer.numbers is not None:
+                self._numbers.update(answer.numbers)
+                continue
+            sound = False
+            lemma = [-self.space.piece_literal(b.key, b.test, b.number) for b in answer.bounds]
+            for predicate, held in answer.predicates:
+                literal = self.space.predicate_literals[predicate]
+                lemma.append(-literal if held else literal)
+            pairs = {key[0] for p, _ in answer.predicates for key in variables(p.term) if key[1] >= 0}
+            for name in pairs:  # what was found holds of pairs that nothing names
+                lemma += [-self._unnamed(name)]
+            self.clause(lemma)
+        return sound
+
+    def _unnamed(self, name: str) -> int:
+        given = self.space.at[name, None]
+        return next(x for x, c in zip(given.literals, given.classes) if c.kind == "value" and not c.members)
+
+    def _piece(self, key: Key, pieces: dict[Key, Piece | None]) -> bool:
+        """Note the class that a number lies in; false if there is no number (left open, unknown, a listed pair)."""
+        if key in pieces:
+            return True
+        given = self.space.at.get((key[0], None))
+        if given is None:
+            return False
+        found = given.classes[self._class_of(given)]
+        if found.kind != "value":
+            return False
+        if key[1] >= 0:
+            if found.members:
+                return False
+            pieces[key] = None
+            return True
+        pieces[key] = found.members[0]
+        return True
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def point(self) -> Point:
+        """The place that the last positive answer found, with a number for every numeric axis."""
+        chosen = tuple(self._class_of(given) for given in self.space.given)
+        numbers = dict(self._numbers)
+        for given, k in zip(self.space.given, chosen):
+            found = given.classes[k]
+            if found.kind != "value":
+                continue
+            if given.numeric:
+                numbers.setdefault((given.name, -1), found.value)
+            elif given.axis.type == "pair" and not found.members:
+                for e in (0, 1):
+                    numbers.setdefault((given.name, e), found.value[e])
+        return Point(chosen, numbers)
+
