@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from .judge import Judge, Verdict, plain
+from .judge import Judge, Verdict, engine
 from .result import Difference, Result, Row, compare_rows, read_rows
 from .vllm_map import backend_of, environment_of, explains, request_of
 
@@ -85,7 +85,12 @@ def compare_row(judge: Judge, row: Row) -> Iterator[Difference]:
         yield from compare_explicit(judge, row)
 
 
+def compare(rows: Iterable[Row]) -> Result:
+    """Compare rows."""
+    judge = engine("vllm")
+    return compare_rows("vllm", rows, FIELDS, lambda row: compare_row(judge, row))
+
+
 def compare_file(path: Path, limit: int | None = None) -> Result:
     """Compare the rows of a file, at most `limit`."""
-    judge = plain("vllm")
-    return compare_rows("vllm", read_rows(path, limit), FIELDS, lambda row: compare_row(judge, row))
+    return compare(read_rows(path, limit))

@@ -132,6 +132,7 @@ def start(platform: str, installed: Sequence[str], arch: str = "") -> Any:
         if interface is not None:
             interface.FA4_AVAILABLE = "fa4" in installed
         if "cutlass" in installed:
+            _try_import("vllm.model_executor.layers.attention")  # half of it stays where FlashAttention is missing
             with _empty_on_cpu():
                 _try_import("vllm.v1.attention.backends.mla.cutlass_mla")
     return here
