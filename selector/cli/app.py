@@ -102,9 +102,9 @@ def _parse(arguments: list[str]) -> tuple[Namespace, list[str]]:
         if not arguments:
             parser.print_help(sys.stderr)
             raise SystemExit(EXIT_USAGE)
-        _, extras = parser.parse_known_args(arguments)
-        if extras:
-            raise parser.unknown(extras[0])
+        for argument in arguments:
+            if argument not in parser._option_string_actions:
+                raise parser.unknown(argument)
     # "--" ends the options; argparse would leave it among the words.
     return parser.parse_known_args(arguments)
 

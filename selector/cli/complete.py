@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from selector.cli.commands import COMMANDS
@@ -98,7 +99,7 @@ def _starting(words: Iterable[str], current: str) -> list[str]:
 
 def _given(before: list[str], option: str) -> list[str]:
     """The values that an option has been given so far."""
-    return [b for a, b in zip(before, before[1:], strict=False) if a == option]
+    return [b for a, b in pairwise(before) if a == option]
 
 
 def _root(before: list[str]) -> str:

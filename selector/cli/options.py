@@ -96,13 +96,13 @@ def catalog_of(arguments: Namespace) -> Catalog:
 
 
 def root_of(arguments: Namespace) -> str | None:
-    """The directory of --manifests, absolute; None for the usual one."""
+    """The directory of --manifests as it was given; None for the usual one."""
     folder: str | None = arguments.manifests
     if folder is None:
         return None
     if not os.path.isdir(folder):
         raise UsageError(f"--manifests {folder}: no such directory")
-    return os.path.abspath(folder)
+    return folder
 
 
 def split(word: str, option: str) -> tuple[str, str]:

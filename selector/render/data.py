@@ -44,6 +44,8 @@ def report_dict(report: Report) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "selected": report.selected,
+        "ran": report.ran,
+        "failed": report.failed,
         "request": report.request.to_dict(),
         "origins": report.origins,
         "open": open_fields(report),

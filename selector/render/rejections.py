@@ -90,13 +90,18 @@ def blocks(report: Report, ids: Iterable[str], *, full: bool = False) -> list[Bl
     return [block for members in families.values() for block in _family(report, members, full)]
 
 
+def _said(reason: Reason, ident: str, full: bool) -> tuple[str, str]:
+    """What makes two candidates' reasons one: the text; with ``full`` also the place, so that no source is lost."""
+    return brief(reason, ident, full=full), str(reason.at) if full else ""
+
+
 def _family(report: Report, members: list[str], full: bool) -> list[Block]:
     """A backend's blocks: reasons that all of them have, or that one rule of the manifest gives several, stand once."""
-    texts = {i: {brief(r, i, full=full): r for r in report.rejected[i]} for i in members}
+    texts = {i: {_said(r, i, full): r for r in report.rejected[i]} for i in members}
     backend = members[0].partition("/")[0]
     everyone = [c.id for c in report.catalog.candidates if c.backend == backend and not c.abstract]
-    together: dict[tuple[str, ...], list[str]] = {}
-    own: dict[str, list[str]] = {i: [] for i in members}
+    together: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    own: dict[str, list[tuple[str, str]]] = {i: [] for i in members}
     for text in dict.fromkeys(t for found in texts.values() for t in found):
         having = [i for i in members if text in texts[i]]
         first = texts[having[0]][text]
@@ -106,7 +111,7 @@ def _family(report: Report, members: list[str], full: bool) -> list[Block]:
         else:
             for ident in having:
                 own[ident].append(text)
-    alike: dict[tuple[str, ...], list[str]] = {}
+    alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for ident, left in own.items():
         if left:
             alike.setdefault(tuple(left), []).append(ident)

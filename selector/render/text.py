@@ -78,6 +78,7 @@ class _Report(Screen):
             chosen = report.ranked[0]
             name = f": {printable(chosen.title)}" if chosen.title != chosen.id else ""
             self.put(f"{chosen.id} is selected{name}", 0, 2, "bold", "green")
+            self.runs()
             return
         pin = self.pin()
         counts = counted(by_axis(report, self.insisted() or report.rejected))
@@ -91,6 +92,14 @@ class _Report(Screen):
             total = len(report.rejected) + len(report.excluded)
             text = f"No backend fits: {total} candidates{'; ' if counts else ''}{counts}"
         self.put(printable(text), 0, 2, "bold", "red")
+
+    def runs(self) -> None:
+        """What the selection's last call did, where that was not simply to run the winner."""
+        report = self.report
+        for ident, why in report.failed.items():
+            self.field("could not run", printable(f"{ident}: {why}"), "red")
+        if report.ran is not None and (report.failed or report.ran != report.selected):
+            self.field("ran", report.ran, "yellow")
 
     def standing(self, ids: Sequence[str]) -> None:
         """Where some candidates stand, one line each."""
@@ -246,9 +255,10 @@ class _Report(Screen):
     def further(self, ids: Sequence[str]) -> None:
         """Candidates for which there was no room: named if they are few, counted by axis."""
         if ids:
-            counts = counted(by_axis(self.report, ids))
-            named = f"and {', '.join(ids)}" if len(ids) <= 3 else f"and {len(ids)} more"
-            self.put(f"{named}: {counts} ({MORE})", 2, 6, "dim")
+            counts = by_axis(self.report, ids)
+            few = len(ids) <= 3
+            named = f"and {', '.join(ids)}" if few else f"and {len(ids)} more"
+            self.put(f"{named}: {', '.join(counts) if few else counted(counts)} ({MORE})", 2, 6, "dim")
 
     def lost(self) -> None:
         found = losses(self.report)
