@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from selector import Report
 
 Fields: TypeAlias = dict[str, Any]
 """A request or an environment, as a JSON object holds it."""
@@ -43,6 +46,32 @@ class Verdict:
         return self._adjusted()
 
 
+class Refusals(Mapping[str, frozenset[str]]):
+    """The refused candidates of a report and the axes of their reasons, worked out for those that are looked up."""
+
+    def __init__(self, report: Report) -> None:
+        candidates = report.catalog.candidates
+        accepted = {*report.outcome.ranked, *report.outcome.excluded}
+        self._names = {
+            candidate.id: None
+            for place, candidate in enumerate(candidates)
+            if place not in accepted and not candidate.abstract
+        }
+        self._report = report
+
+    def __getitem__(self, name: str) -> frozenset[str]:
+        if name not in self._names:
+            raise KeyError(name)
+        reasons = self._report.reasons(name)
+        return frozenset(axis for reason in reasons for axis in (reason.axes or (reason.axis,)))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 class Judge(Protocol):
     """Anything that decides."""
 
@@ -65,10 +94,7 @@ def engine(pack: str) -> Judge:
         report = explain(catalog.request(request), environment=machine, catalog=catalog, backend=backend)
         return Verdict(
             tuple(catalog.candidates[place].id for place in report.outcome.ranked),
-            lambda: {
-                name: frozenset(axis for reason in reasons for axis in (reason.axes or (reason.axis,)))
-                for name, reasons in report.rejected.items()
-            },
+            lambda: Refusals(report),
             lambda: {
                 candidate.id: Adjusted(
                     {axis: used for axis, _, used in candidate.adjusted.changes}, candidate.adjusted.use

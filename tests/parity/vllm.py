@@ -27,10 +27,10 @@ def valid_of(verdict: Verdict) -> list[str]:
 
 
 def reasons_of(verdict: Verdict, backend: str) -> frozenset[str]:
-    """The axes under which any variant of a backend is rejected."""
-    return frozenset().union(
-        *(axes for name, axes in verdict.rejected.items() if name.partition("/")[0] == backend)
-    )
+    """The axes under which the variants of a backend are rejected; those for another device speak only where all are."""
+    variants = [verdict.rejected[name] for name in verdict.rejected if name.partition("/")[0] == backend]
+    here = [axes for axes in variants if "device" not in axes]
+    return frozenset().union(*(here or variants))
 
 
 def unexplained(recorded: Iterable[Iterable[str]], axes: frozenset[str]) -> list[list[str]]:

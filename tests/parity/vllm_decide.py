@@ -30,7 +30,9 @@ class Decider:
         self.name = platform
         self.platform = vllm_stubs.start(platform, installed, arch)
         self.torch: Any = importlib.import_module("torch")
-        self.backends: Any = importlib.import_module("vllm.v1.attention.backends.registry").AttentionBackendEnum
+        self.backends: Any = importlib.import_module(
+            "vllm.v1.attention.backends.registry"
+        ).AttentionBackendEnum
         self.selector: Any = importlib.import_module("vllm.v1.attention.selector").AttentionSelectorConfig
         self.config: Any = importlib.import_module("vllm.config.vllm")
         self.capability: Any = importlib.import_module("vllm.platforms.interface").DeviceCapability
@@ -53,7 +55,7 @@ class Decider:
                     decided["winner"] = decided["valid"][0] if decided["valid"] else None
                     return decided
             decided.update(self.choice(wanted, explicit, env.get("num_heads")))
-        except Exception as error:  # noqa: BLE001  whatever escapes is the finding
+        except Exception as error:
             decided.update(winner=None, refused=[["other"]])
             decided[RAISED] = f"{type(error).__name__}: {error}"
         return decided

@@ -25,7 +25,20 @@ Row: TypeAlias = dict[str, Any]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PLATFORMS: Final = ("cuda", "rocm", "xpu", "cpu")
-CAPABILITIES: Final = ("7.0", "7.5", "8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1")
+CAPABILITIES: Final = (
+    "7.0",
+    "7.5",
+    "8.0",
+    "8.6",
+    "8.7",
+    "8.9",
+    "9.0",
+    "10.0",
+    "10.3",
+    "11.0",
+    "12.0",
+    "12.1",
+)
 ARCHITECTURES: Final = {
     "gfx90a": "9.0",
     "gfx942": "9.4",
@@ -63,7 +76,29 @@ KV_CACHE_DTYPES: Final = (
     "int8_per_token_head",
     "fp8_per_token_head",
 )
-HEADS: Final = (128, 128, 64, 64, 256, 256, 512, 72, 80, 96, 112, 160, 192, 32, 24, 40, 100, 260, 288, 384, 520)
+HEADS: Final = (
+    128,
+    128,
+    64,
+    64,
+    256,
+    256,
+    512,
+    72,
+    80,
+    96,
+    112,
+    160,
+    192,
+    32,
+    24,
+    40,
+    100,
+    260,
+    288,
+    384,
+    520,
+)
 MLA_HEADS: Final = (576, 576, 576, 576, 512, 512, 320, 128)
 BLOCKS: Final = (None, None, None, None, 16, 32, 48, 64, 128, 256, 1)
 ATTN_TYPES: Final = (*("decoder",) * 8, "encoder", "encoder_only", "encoder_decoder")
@@ -144,7 +179,9 @@ def suited(request: Row, name: str, rng: random.Random) -> Row:
     return {**request, **suited}
 
 
-def draw_row(platform: str, installed: Sequence[str], arch: str, rng: random.Random, names: Sequence[str]) -> Row:
+def draw_row(
+    platform: str, installed: Sequence[str], arch: str, rng: random.Random, names: Sequence[str]
+) -> Row:
     """A row without its decision. Half of them ask for a backend by name, from `names`."""
     request = draw_request(rng)
     env: Row = {"platform": platform, "num_heads": rng.choice((None, 8, 16, 32, 64, 128))}
@@ -197,7 +234,9 @@ def backend_names() -> list[str]:
     """The names of the backends that the pack describes."""
     found = (ROOT / "manifests" / "vllm").glob("*.yaml")
     lines = (line for path in sorted(found) for line in path.read_text(encoding="utf-8").splitlines())
-    return [line.removeprefix("name: ") for line in lines if line.startswith("name: ") and line != "name: vllm"]
+    return [
+        line.removeprefix("name: ") for line in lines if line.startswith("name: ") and line != "name: vllm"
+    ]
 
 
 def draw(platforms: Sequence[str], count: int, seed: int) -> Iterator[Row]:
@@ -234,7 +273,9 @@ def read(path: Path, limit: int | None) -> list[Row]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Draw or replay."""
-    parser = argparse.ArgumentParser(prog="python -m tests.parity.vllm_draw", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.parity.vllm_draw", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--out", type=Path, help="where to write the drawn rows")
     parser.add_argument("--rows", type=int, default=2000, help="how many of each platform")
     parser.add_argument("--seed", type=int, default=0)

@@ -45,9 +45,7 @@ CPU_ARCH: Final = {
 }
 
 AXES: Final[Mapping[str, frozenset[str]]] = {
-    "fa_version": frozenset(
-        {"fa_version", "vllm_fa_version", "vllm_fa_checked", "vllm_fa_default", "vllm_fa_block"}
-    ),
+    "fa_version": frozenset({"fa_version", "vllm_fa_checked", "vllm_fa_default"}),
     "availability": frozenset({"packages", "vllm_fa4_available", "device"}),
     "compute_capability": frozenset({"compute_capability", "gcn_arch", "device"}),
     "arch": frozenset({"gcn_arch", "device"}),
@@ -131,4 +129,4 @@ def explains(reason: Iterable[str], axes: frozenset[str]) -> bool:
 
     `other` stands for a text of vLLM that names no field; any reason explains it.
     """
-    return any(name == "other" and axes or AXES.get(name, frozenset({name})) & axes for name in reason)
+    return any((name == "other" and axes) or AXES.get(name, frozenset({name})) & axes for name in reason)

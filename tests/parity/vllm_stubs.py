@@ -132,7 +132,9 @@ def start(platform: str, installed: Sequence[str], arch: str = "") -> Any:
         if interface is not None:
             interface.FA4_AVAILABLE = "fa4" in installed
         if "cutlass" in installed:
-            _try_import("vllm.model_executor.layers.attention")  # half of it stays where FlashAttention is missing
+            _try_import(
+                "vllm.model_executor.layers.attention"
+            )  # half of it stays where FlashAttention is missing
             with _empty_on_cpu():
                 _try_import("vllm.v1.attention.backends.mla.cutlass_mla")
     return here
@@ -151,7 +153,7 @@ def _platform_class(platform: str) -> Any:
     interface: Any = importlib.import_module("vllm.platforms.interface")
     if platform == "cuda":
 
-        class Cuda(module.CudaPlatformBase):  # type: ignore[misc, name-defined]
+        class Cuda(module.CudaPlatformBase):  # type: ignore[misc]
             capability = interface.DeviceCapability(9, 0)
 
             @classmethod
@@ -169,7 +171,7 @@ def _platform_class(platform: str) -> Any:
         return Cuda
     if platform == "cpu":
 
-        class Cpu(module.CpuPlatform):  # type: ignore[misc, name-defined]
+        class Cpu(module.CpuPlatform):  # type: ignore[misc]
             architecture = interface.CpuArchEnum.X86
 
             @classmethod
