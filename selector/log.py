@@ -121,6 +121,8 @@ def _span(trace: Any, decided: Selection | Report, began: int, ended: int) -> No
 
 def _print(decided: Selection | Report) -> None:
     """The report on standard error, unless it was printed before."""
+    import contextlib
+
     report = _report(decided)
     key = (
         report.request,
@@ -137,10 +139,9 @@ def _print(decided: Selection | Report) -> None:
         _PRINTED.clear()
     _PRINTED[key] = None
     color = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and _is_terminal(stream)
-    try:
+    # where nobody reads any more, that is no reason to stop a model
+    with contextlib.suppress(OSError):
         print(report.to_text(color=color), file=stream, flush=True)
-    except OSError:
-        pass  # nobody reads any more, which is no reason to stop a model
 
 
 def _is_terminal(stream: Any) -> bool:
