@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector.analysis.integers import Piece, cut, cuts_of
 from selector.analysis.versions import named_versions, representatives
-from selector.constraints import OPERATORS, _version_in
+from selector.versions import contains
 from selector.vocabulary import MISSING, STATES, UNKNOWN, PackageState
 
 if TYPE_CHECKING:
     from selector.analysis.observe import Observed
     from selector.vocabulary import Axis
 
-__all__ = ["UNKNOWN_CLASS", "Class", "of_axis", "packages"]
+__all__ = ["NULL_CLASS", "UNKNOWN_CLASS", "Class", "Classes", "of_axis", "packages"]
+
+
+Answers = Callable[[Any], Hashable]
 
 
 class Class(NamedTuple):
@@ -30,12 +33,44 @@ class Class(NamedTuple):
     members: tuple[Any, ...]
 
 
+class Classes(NamedTuple):
+    """The classes of one axis, and what tells its values apart: equal answers, one class."""
+
+    found: list[Class]
+    answers: Answers
+
+    def position(self, value: Any) -> int:
+        """The class that a canonical value lies in. Raises KeyError for one that the axis cannot have here."""
+        for kind, special in (("null", None), ("unknown", UNKNOWN), ("absent", MISSING)):
+            if value is special:
+                return self._kind(kind)
+        wanted: Hashable = None
+        for k, c in enumerate(self.found):
+            if c.kind == "value" and c.members and isinstance(c.members[0], Piece):
+                if any(p.holds(value) for p in c.members):
+                    return k
+                continue
+            if wanted is None:
+                wanted = self.answers(value)
+            if c.kind == "value" and self.answers(c.value) == wanted:
+                return k
+            if c.kind == "value" and not c.members and type(value) is tuple:
+                return k  # any other pair
+        raise KeyError(value)
+
+    def _kind(self, kind: str) -> int:
+        for k, c in enumerate(self.found):
+            if c.kind == kind:
+                return k
+        raise KeyError(kind)
+
+
 NULL_CLASS = Class("null", None, ())
 UNKNOWN_CLASS = Class("unknown", UNKNOWN, ())
 ABSENT_CLASS = Class("absent", MISSING, ())
 
 
-def of_axis(same: Sequence[Axis], seen: Observed, singles: Iterable[Any], *, everywhere: bool) -> list[Class]:
+def of_axis(same: Sequence[Axis], seen: Observed, singles: Iterable[Any], *, everywhere: bool) -> Classes:
     """The classes of an axis that ``same`` describes in each catalog; one class if nothing tells any values apart.
 
     ``everywhere``: every catalog has the axis.
@@ -43,18 +78,21 @@ def of_axis(same: Sequence[Axis], seen: Observed, singles: Iterable[Any], *, eve
     axis = same[0]
     keys = [v for v in (*seen.keys, *singles) if v is not None]
     if not (seen.constraints or seen.keys or seen.tags or seen.arithmetic or seen.element or singles):
-        return [Class("value", axis.default, ())]
-    found = _VALUES[axis.type](same, seen, keys)
+        return Classes([Class("value", axis.default, ())], lambda _: None)
+    answers = _told_apart(seen, keys)
+    if axis.type == "pair" and seen.element:
+        answers = _exactly(answers)
+    found = _VALUES[axis.type](same, seen, keys, answers)
     found.append(NULL_CLASS)
     defaults = [(a.default, a.same_as, "default" in a.raw) for a in same]
     if axis.same_as is not None or any(d != defaults[0] for d in defaults) or not everywhere:
         found.append(ABSENT_CLASS)
     if axis.of == "environment" and any(a.raw.get("default") is None for a in same):
         found.append(UNKNOWN_CLASS)
-    return found
+    return Classes(found, answers)
 
 
-def _told_apart(seen: Observed, keys: Sequence[Any]) -> Callable[[Any], Hashable]:
+def _told_apart(seen: Observed, keys: Sequence[Any]) -> Answers:
     """What everything says of a value: equal answers, one class."""
     constraints = [c for c in seen.constraints if c.given is None]
     wanted = list(dict.fromkeys((type(k), k) for k in keys))
@@ -69,18 +107,28 @@ def _told_apart(seen: Observed, keys: Sequence[Any]) -> Callable[[Any], Hashable
     return answers
 
 
-def _grouped(values: Iterable[Any], answers: Callable[[Any], Hashable]) -> list[Class]:
+def _exactly(answers: Answers) -> Answers:
+    """Pairs whose elements are read: each that something names stands alone, the others are one class."""
+
+    def exact(value: Any) -> Hashable:
+        found = answers(value)
+        return (found, value)
+
+    return exact
+
+
+def _grouped(values: Iterable[Any], answers: Answers) -> list[Class]:
     groups: dict[Hashable, list[Any]] = {}
     for value in values:
         groups.setdefault(answers(value), []).append(value)
     return [Class("value", members[0], tuple(members)) for members in groups.values()]
 
 
-def _flags(same: Sequence[Axis], seen: Observed, keys: Sequence[Any]) -> list[Class]:
-    return _grouped([False, True], _told_apart(seen, keys))
+def _flags(same: Sequence[Axis], seen: Observed, keys: Sequence[Any], answers: Answers) -> list[Class]:
+    return _grouped([False, True], answers)
 
 
-def _choices(same: Sequence[Axis], seen: Observed, keys: Sequence[Any]) -> list[Class]:
+def _choices(same: Sequence[Axis], seen: Observed, keys: Sequence[Any], answers: Answers) -> list[Class]:
     names: dict[str, None] = {}
     for axis in same:
         names.update(dict.fromkeys(axis.values))
@@ -92,7 +140,6 @@ def _choices(same: Sequence[Axis], seen: Observed, keys: Sequence[Any]) -> list[
         names.update(dict.fromkeys(sorted(members)))
     names.update(dict.fromkeys(keys))
     valid = [n for n in names if all(a.open or n in a.values for a in same)]
-    answers = _told_apart(seen, keys)
     found = _grouped(valid, answers)
     if all(a.open for a in same):
         other = "other"
@@ -106,7 +153,7 @@ def _choices(same: Sequence[Axis], seen: Observed, keys: Sequence[Any]) -> list[
     return found
 
 
-def _integers(same: Sequence[Axis], seen: Observed, keys: Sequence[Any]) -> list[Class]:
+def _integers(same: Sequence[Axis], seen: Observed, keys: Sequence[Any], answers: Answers) -> list[Class]:
     lows = [a.min for a in same if a.min is not None]
     highs = [a.max for a in same if a.max is not None]
     starts, moduli = cuts_of(seen.constraints, keys)
@@ -115,20 +162,19 @@ def _integers(same: Sequence[Axis], seen: Observed, keys: Sequence[Any]) -> list
     pieces = cut(max(lows, default=None), min(highs, default=None), starts, moduli)
     if seen.arithmetic:
         return [Class("value", p.example, (p,)) for p in pieces]
-    answers = _told_apart(seen, keys)
     groups: dict[Hashable, list[Piece]] = {}
     for piece in pieces:
         groups.setdefault(answers(piece.example), []).append(piece)
     return [Class("value", members[0].example, tuple(members)) for members in groups.values()]
 
 
-def _versions(same: Sequence[Axis], seen: Observed, keys: Sequence[Any]) -> list[Class]:
+def _versions(same: Sequence[Axis], seen: Observed, keys: Sequence[Any], answers: Answers) -> list[Class]:
     specifiers = [operand for c in seen.constraints for clause in c.clauses for _, operand in clause]
-    found = representatives([*named_versions(specifiers), *keys], _told_apart(seen, keys))
+    found = representatives([*named_versions(specifiers), *keys], answers)
     return [Class("value", text, samples) for text, samples in found]
 
 
-def _pairs(same: Sequence[Axis], seen: Observed, keys: Sequence[Any]) -> list[Class]:
+def _pairs(same: Sequence[Axis], seen: Observed, keys: Sequence[Any], answers: Answers) -> list[Class]:
     low = max((a.min for a in same if a.min is not None), default=None)
     high = min((a.max for a in same if a.max is not None), default=None)
     named = dict.fromkeys(
@@ -142,11 +188,7 @@ def _pairs(same: Sequence[Axis], seen: Observed, keys: Sequence[Any]) -> list[Cl
     inside = [
         p for p in named if all((low is None or n >= low) and (high is None or n <= high) for n in p)
     ]
-    answers = _told_apart(seen, keys)
-    if seen.element:
-        found = [Class("value", p, (p,)) for p in inside]
-    else:
-        found = _grouped(inside, answers)
+    found = _grouped(inside, answers)
     other = _unlisted_pair(set(inside), low, high)
     if other is not None:
         found.append(Class("value", other, ()))
@@ -170,7 +212,7 @@ def _unlisted_pair(named: set[tuple[int, int]], low: int | None, high: int | Non
     return None
 
 
-_VALUES: dict[str, Callable[[Sequence[Axis], Observed, Sequence[Any]], list[Class]]] = {
+_VALUES: dict[str, Callable[[Sequence[Axis], Observed, Sequence[Any], Answers], list[Class]]] = {
     "flag": _flags,
     "mode": _flags,
     "choice": _choices,
@@ -179,11 +221,19 @@ _VALUES: dict[str, Callable[[Sequence[Axis], Observed, Sequence[Any]], list[Clas
     "pair": _pairs,
 }
 
+def whole(same: Sequence[Axis]) -> Classes:
+    """The classes of all packages together: known one by one, null, or unknown as a whole."""
+    found = [Class("value", True, ()), NULL_CLASS]
+    if any(a.raw.get("default") is None for a in same):
+        found.append(UNKNOWN_CLASS)
+    return Classes(found, lambda _: True)
+
+
 #: A version that no specifier takes and that orders nowhere.
 UNREADABLE = "unreadable version"
 
 
-def packages(seen: Observed, singles: Iterable[Any]) -> dict[str, list[Class]]:
+def packages(seen: Observed, singles: Iterable[Any]) -> dict[str, Classes]:
     """The classes of each package that something names: missing, usable in some version, or not usable."""
     named: dict[str, dict[tuple[str, ...] | None, None]] = {}
     for constraint in seen.constraints:
@@ -198,27 +248,33 @@ def packages(seen: Observed, singles: Iterable[Any]) -> dict[str, list[Class]]:
     return {name: _package(name, list(tests), list(states.get(name, ()))) for name, tests in named.items()}
 
 
-def _package(name: str, tests: list[tuple[str, ...] | None], singles: list[PackageState]) -> list[Class]:
+def _package(name: str, tests: list[tuple[str, ...] | None], singles: list[PackageState]) -> Classes:
     listed = [specifiers for specifiers in tests if specifiers]
     exact = [s.version for s in singles if s.state == "usable" and s.version is not None]
 
-    def answers(version: str) -> Hashable:
+    def versions(version: str) -> Hashable:
         return (
-            tuple(any(_version_in(s, version) for s in specifiers) for specifiers in listed),
+            tuple(any(contains(s, version) for s in specifiers) for specifiers in listed),
             tuple(version == e for e in exact),
         )
 
+    def answers(state: PackageState) -> Hashable:
+        if state.state in ("missing", "unknown"):
+            return state.state
+        if state.state != "usable":
+            return "broken"
+        if state.version is None:
+            return "no version" if listed else versions("0")
+        return versions(state.version)
+
     found = [Class("value", PackageState(None, "missing"), ())]
-    samples = representatives([*named_versions(s for t in listed for s in t), *exact], answers)
+    samples = representatives([*named_versions(s for t in listed for s in t), *exact], versions)
     found += [Class("value", PackageState(text), members) for text, members in samples]
-    if listed and all(answers(UNREADABLE) != answers(text) for text, _ in samples):
-        found.append(Class("value", PackageState(UNREADABLE), (UNREADABLE,)))
+    unordered = [v for v in (UNREADABLE, *exact) if all(versions(v) != versions(text) for text, _ in samples)]
+    found += [Class("value", PackageState(v), (v,)) for v in unordered if listed or v != UNREADABLE]
     if listed:
         found.append(Class("value", PackageState(None), ()))
     broken = next(s for s in STATES if s not in ("usable", "missing", "unknown"))
     found.append(Class("value", PackageState(None, broken), ()))
     found.append(Class("value", PackageState(None, "unknown"), ()))
-    return found
-
-
-assert "package" in OPERATORS  # the tests of a package are of this one kind
+    return Classes(found, answers)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector.analysis import classes
 from selector.analysis.circuit import FALSE, TRUE, Circuit
-from selector.analysis.classes import Class
+from selector.analysis.classes import Class, Classes
 from selector.analysis.integers import Piece
 from selector.analysis.numbers import Key, Term, value_of, variables
 from selector.analysis.observe import Observed, observe
@@ -41,20 +41,21 @@ class Predicate(NamedTuple):
 class Given:
     """One thing that a request or an environment gives: an axis, or one package."""
 
-    __slots__ = ("axis", "classes", "index", "literals", "name", "numeric", "package")
+    __slots__ = ("axis", "classes", "index", "literals", "name", "numeric", "package", "position")
 
     def __init__(
         self,
         index: int,
         axis: Axis,
         package: str | None,
-        found: Sequence[Class],
+        found: Classes,
         literals: Sequence[int],
         numeric: bool,
     ) -> None:
         self.index, self.axis, self.package, self.numeric = index, axis, package, numeric
         self.name = axis.name if package is None else package
-        self.classes, self.literals = tuple(found), tuple(literals)
+        self.classes: tuple[Class, ...] = tuple(found.found)
+        self.literals, self.position = tuple(literals), found.position
 
     def where(self, kind: str) -> int | None:
         """The position of the class of that kind (null, unknown, absent), if there is one."""
@@ -101,14 +102,15 @@ class Space:
         if axis.type == "packages":
             for name, found in classes.packages(seen, extra).items():
                 self._place(axis, name, found, False)
-            found = [Class("value", True, ()), Class("null", None, ()), classes.UNKNOWN_CLASS]
-            self._place(axis, None, found, False)
+            if seen.constraints:
+                self._place(axis, None, classes.whole(same), False)
             return
-        found = classes.of_axis(same, seen, extra, everywhere=len(same) == programs)
-        if len(found) > 1:
-            self._place(axis, None, found, axis.type == "integer" and seen.arithmetic)
+        of_axis = classes.of_axis(same, seen, extra, everywhere=len(same) == programs)
+        if len(of_axis.found) > 1:
+            self._place(axis, None, of_axis, axis.type == "integer" and seen.arithmetic)
 
-    def _place(self, axis: Axis, package: str | None, found: Sequence[Class], numeric: bool) -> None:
+    def _place(self, axis: Axis, package: str | None, of_axis: Classes, numeric: bool) -> None:
+        found = of_axis.found
         if len(found) == 1:
             literals = [TRUE]
         elif len(found) == 2:
@@ -116,7 +118,7 @@ class Space:
             literals = [one, -one]
         else:
             literals = [self.circuit.var() for _ in found]
-        given = Given(len(self.given), axis, package, found, literals, numeric)
+        given = Given(len(self.given), axis, package, of_axis, literals, numeric)
         self.given.append(given)
         self.at[axis.name, package] = given
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector.environment import Environment
 from selector.request import Request
-from selector.vocabulary import Packages, PackageState
+from selector.vocabulary import MISSING, Packages, PackageState
 
 if TYPE_CHECKING:
     from selector.analysis.solver import Point
     from selector.analysis.space import Space
     from selector.catalog import Catalog
     from selector.report import Report
-    from selector.vocabulary import Vocabulary
+    from selector.vocabulary import Axis, Vocabulary
 
-__all__ = ["Raw", "Refuted", "decide", "realised", "values_of"]
+__all__ = ["Raw", "Refuted", "decide", "located", "realised", "values_of"]
 
 
 class Refuted(RuntimeError):
@@ -80,3 +80,32 @@ def shown_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     from selector.environment import _plain
 
     return {name: _plain(value) for name, value in facts.items()}
+
+
+def located(space: Space, request: Request, environment: Environment) -> Point:
+    """The place of a request and an environment. Raises KeyError for values that the space leaves out."""
+    from selector.analysis.solver import Point
+
+    fields = dict(zip(request._axes, request._values))
+    facts = environment.values(request.vocabulary)
+    chosen: list[int] = []
+    numbers: dict[tuple[str, int], int] = {}
+    for given in space.given:
+        axis = request.vocabulary.by_name[given.axis.name]
+        raw = fields.get(axis.index, _default(axis)) if axis.of == "request" else facts[axis.index]
+        if given.package is not None:
+            state = raw.get(given.package) if isinstance(raw, Packages) else None
+            chosen.append(given.position(state or PackageState(None, "missing")))
+            continue
+        if axis.type == "packages":
+            raw = raw if raw is None or not isinstance(raw, Packages) else True
+        chosen.append(given.position(raw))
+        if isinstance(raw, int) and given.numeric:
+            numbers[axis.name, -1] = raw
+        elif isinstance(raw, tuple) and not given.classes[chosen[-1]].members:
+            numbers.update({(axis.name, e): n for e, n in enumerate(raw)})
+    return Point(tuple(chosen), numbers)
+
+
+def _default(axis: Axis) -> Any:
+    return MISSING if axis.same_as is not None else axis.default
