@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backends._types import FP8_DTYPES
+from selector.errors import RefusedCall
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +46,7 @@ FIELDS: Mapping[str, str] = {
 """Every field that a call can use, in the words of the documentation."""
 
 
-class NotSupported(RuntimeError):
+class NotSupported(RefusedCall, RuntimeError):
     """A wrapper was handed a call that it cannot honour; says which and why."""
 
     def __init__(self, wrapper: str, reason: str) -> None:

@@ -52,16 +52,18 @@ def report_of(q: Tensor, k: Tensor, v: Tensor, *, backend: str | None = None, **
 
 
 def _runner(key: tuple[object, ...], needed: dict[str, object], backend: str | None) -> Runner:
-    from selector.runner import Runner
+    from selector.quarantine import LISTENERS
     from selector.selection import default_state, select
 
+    if _RUNNERS.clear not in LISTENERS:
+        LISTENERS.append(_RUNNERS.clear)
     request = {name: value for name, value in needed.items() if name != "device"}
     selection = select(
         default_state().catalog.request(request),
         environment=_environment(str(needed["device"])),
         backend=backend,
     )
-    runner = Runner(selection)
+    runner: Runner = selection.runner()
     if len(_RUNNERS) >= KEPT:
         _RUNNERS.clear()
     _RUNNERS[key] = runner

@@ -179,6 +179,12 @@ class PinError(NoBackendError):
     """The candidate that the caller, a process variable or a configuration file insists on cannot be used."""
 
 
+class RefusedCall(Exception):
+    """A kernel wrapper cannot honour a call that its manifest accepts; ``reason`` says why. Raised by kernel modules."""
+
+    reason: str
+
+
 def render_faults(faults: Iterable[Fault], limit: int = SHOWN) -> str:
     """Faults in file order as one screen: place and message, the line, a caret, the hint; then how many more."""
     ordered = sorted(faults, key=lambda fault: fault.at)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from selector.request import Request
     from selector.selection import Outcome
 
-__all__ = ["Adjusted", "Ranked", "Report"]
+__all__ = ["Adjusted", "Ranked", "Report", "Runs"]
 
 T = TypeVar("T")
 
@@ -69,6 +69,16 @@ class Ranked(NamedTuple):
         }
 
 
+class Runs:
+    """What the last call of a selection did: the candidate that ran, and those before it that could not, with the reason."""
+
+    __slots__ = ("failed", "ran")
+
+    def __init__(self) -> None:
+        self.ran: str | None = None
+        self.failed: dict[str, str] = {}
+
+
 class Report:
     """Everything there is to say about one decision. Its parts are computed when they are read, then kept."""
 
@@ -81,11 +91,13 @@ class Report:
         preferences: tuple[Preference, ...],
         strict: bool,
         origins: Mapping[str, str] | None = None,
+        runs: Runs | None = None,
     ) -> None:
         self.catalog, self.environment, self.request = catalog, environment, request
         self.outcome, self.preferences, self.strict = outcome, preferences, strict
         #: Where a field's value comes from, by axis name, when it was not the caller ("config.json: head_dim").
         self.origins = dict(origins or {})
+        self._runs = runs
         self._kept: dict[str, Any] = {}
 
     # -- parts --------------------------------------------------------------------------------------------------------
@@ -94,6 +106,16 @@ class Report:
     def selected(self) -> str | None:
         """The winner's id, or None."""
         return None if not self.outcome.ranked else self.catalog.candidates[self.outcome.ranked[0]].id
+
+    @property
+    def ran(self) -> str | None:
+        """The candidate that the selection's last call ran on; None before the first."""
+        return None if self._runs is None else self._runs.ran
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Candidates that the selection's last call could not use, with the reason; what ran comes after them."""
+        return {} if self._runs is None else dict(self._runs.failed)
 
     @property
     def policy_rule(self) -> str | None:

@@ -1,47 +1,43 @@
 """Running the winner: the only place where a manifest's entry point is resolved.
 
-A kernel module offers `make_call(*tensors, **fields)`, `request_fields(call)`, `run(call, variant=...)` and
-`refuses(call, variant)`; it may offer `is_user_error(error)` and `is_resource_error(error)` to tell its failures apart.
+A kernel module offers `make_call(*tensors, **fields)`, `request_fields(call)`, `run(call, variant=...)`, `refuses(call, variant)`
+(why it cannot run a call that its manifest accepts, or None) and `is_broken(error)` (whether a failure says that the kernel
+cannot be used in this process). What the runner does with a failure:
+
+| failure | then |
+| --- | --- |
+| does not import, build or launch | quarantined for the process; the next candidate runs, with a warning |
+| refuses the call | the next candidate runs, with a warning; nothing is quarantined |
+| memory ran out, or the caller's mistake | raised as it is |
+| any of the first two, and a binding pin names the candidate | PinError, unless the pin names another candidate that runs |
 """
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from selector.errors import NoBackendError, PinError, Problem, RequestError, SelectorError
+from selector import quarantine
+from selector.errors import NoBackendError, PinError, Problem, RefusedCall, RequestError, SelectorError
+from selector.quarantine import clear_quarantine, quarantined
 from selector.vocabulary import MISSING
 
 if TYPE_CHECKING:
     from selector.manifest import Candidate
+    from selector.preferences import Preference
     from selector.selection import Selection
 
 __all__ = ["KernelError", "Runner", "clear_quarantine", "quarantined"]
 
-_LOCK = threading.Lock()
-_QUARANTINE: dict[str, str] = {}
+#: Calls and refusals remembered by one runner.
+KEPT = 4096
 
 
 class KernelError(SelectorError):
-    """A kernel that could not be imported, built or launched, and that nothing may replace."""
+    """A candidate that has no kernel: its pack is for selection only."""
 
     exit_code = 3
-
-
-def quarantined() -> dict[str, str]:
-    """Candidates that failed in this process, with the reason."""
-    return dict(_QUARANTINE)
-
-
-def clear_quarantine(ident: str | None = None) -> None:
-    """Give one candidate, or all, another chance."""
-    with _LOCK:
-        if ident is None:
-            _QUARANTINE.clear()
-        else:
-            _QUARANTINE.pop(ident, None)
 
 
 def load_kernel(candidate: Candidate) -> Any:
@@ -100,13 +96,21 @@ def _same_device(fact: Any, value: Any) -> bool:
 
 
 class Runner:
-    """Runs one selection's candidates: the winner, and what may follow it when it breaks."""
+    """Runs one selection's candidates: the winner, and what may follow it where it cannot run."""
 
     def __init__(self, selection: Selection) -> None:
         self.selection = selection
-        self.ran: str | None = None
+        self.runs = selection.runs()
+        self._pin = next((p for p in selection._prefs if p.kind == "pin" and p.binding), None)
+        self._order = self._candidates()
         self._checked: dict[tuple[Any, ...], bool] = {}
         self._modules: dict[str, Any] = {}
+        self._warned: dict[tuple[str, str], None] = {}
+
+    @property
+    def ran(self) -> str | None:
+        """The candidate that the last call ran on."""
+        return self.runs.ran
 
     def __call__(self, *args: Any, **fields: Any) -> Any:
         """Make the call, check it against the request, run it."""
@@ -122,91 +126,102 @@ class Runner:
         key = tuple(got.items())
         if key not in self._checked:
             check_call(self.selection, got)
-            if len(self._checked) < 4096:
+            if len(self._checked) < KEPT:
                 self._checked[key] = True
         return call
 
     def _attempt(self, prepare: Callable[[Any], Any]) -> Any:
-        first: tuple[str, Exception] | None = None
-        for candidate in self._candidates():
-            if candidate.id in _QUARANTINE:
+        failed: dict[str, str] = {}
+        cause: Exception | None = None
+        for candidate in self._order:
+            known = quarantine.why(candidate) if quarantine.KNOWN else None
+            if known is not None:
+                failed[candidate.id] = known
                 continue
-            try:
-                module = self._module(candidate)
-            except ImportError as error:
-                first = self._broken(candidate, error, first)
-                continue
+            module = self._modules.get(candidate.id)
+            if module is None:
+                try:
+                    module = self._modules[candidate.id] = load_kernel(candidate)
+                except (KernelError, MemoryError):
+                    raise
+                except Exception as error:
+                    cause = cause or error
+                    failed[candidate.id] = quarantine.put(candidate, _why(error))
+                    continue
             call = prepare(module)
             try:
                 out = module.run(call, variant=candidate.variant)
             except Exception as error:
-                if not self._is_broken(module, error):
+                refusal = _refusal(module, call, candidate.variant, error)
+                if refusal is not None:
+                    failed[candidate.id] = refusal
+                elif _is_broken(module, error):
+                    failed[candidate.id] = quarantine.put(candidate, _why(error))
+                else:
                     raise
-                first = self._broken(candidate, error, first)
+                cause = cause or error
                 continue
-            if first is not None:
-                self._warn(first, candidate.id)
-            self.ran = candidate.id
+            self.runs.ran, self.runs.failed = candidate.id, failed
+            if failed:
+                self._warn(failed, candidate.id)
             return out
-        raise self._nothing(first)
+        self.runs.ran, self.runs.failed = None, failed
+        raise self._nothing(failed) from cause
 
-    def _candidates(self) -> list[Candidate]:
+    def _candidates(self) -> tuple[Candidate, ...]:
+        """What may run, in order: everything accepted, or what a binding pin names."""
         selection = self.selection
-        pinned = any(p.kind == "pin" and p.binding for p in selection._prefs)
         chosen = [selection.catalog.candidates[i] for i in selection.outcome.ranked]
-        if pinned:
-            return chosen[:1]
-        return [c for c in chosen if c is chosen[0] or c.kernel is not None]
+        if self._pin is not None:
+            return tuple(c for c in chosen if _named(self._pin, c))
+        return tuple(c for c in chosen if c is chosen[0] or c.kernel is not None)
 
-    def _module(self, candidate: Candidate) -> Any:
-        module = self._modules.get(candidate.id)
-        if module is None:
-            module = self._modules[candidate.id] = load_kernel(candidate)
-        return module
-
-    @staticmethod
-    def _is_broken(module: Any, error: Exception) -> bool:
-        """Whether a failure is the kernel's own: not the caller's mistake, and not a lack of memory."""
-        if isinstance(
-            error, (SelectorError, TypeError, ValueError, IndexError, KeyError, AssertionError, MemoryError)
-        ):
-            return False
-        judge = getattr(module, "is_broken", None)
-        return (
-            bool(judge(error))
-            if judge is not None
-            else isinstance(error, (ImportError, OSError, RuntimeError))
-        )
-
-    def _broken(
-        self, candidate: Candidate, error: Exception, first: tuple[str, Exception] | None
-    ) -> tuple[str, Exception]:
-        text = str(error).strip().splitlines()
-        why = f"{type(error).__name__}: {text[0] if text else ''}".rstrip(": ")
-        with _LOCK:
-            _QUARANTINE.setdefault(candidate.id, why)
-        return first if first is not None else (candidate.id, error)
-
-    @staticmethod
-    def _warn(first: tuple[str, Exception], ran: str) -> None:
-        ident, error = first
-        why = _QUARANTINE.get(ident, str(error))
-        warnings.warn(
-            f"{ident} failed and is not used again in this process ({why}); {ran} ran instead",
-            RuntimeWarning,
-            stacklevel=4,
-        )
-
-    def _nothing(self, first: tuple[str, Exception] | None) -> Exception:
-        pins = [p for p in self.selection._prefs if p.kind == "pin" and p.binding]
-        broken = "; ".join(f"{k}: {v}" for k, v in _QUARANTINE.items() if k in self.selection.candidates)
-        if pins:
-            error: Exception = PinError(
-                f"{pins[0].where} asks for {self.selection.id}, which failed: {broken}",
-                self.selection.report(),
+    def _warn(self, failed: Mapping[str, str], ran: str) -> None:
+        """One warning for each candidate and reason, naming it and what ran in its place."""
+        known = quarantined()
+        for ident, why in failed.items():
+            if (ident, why) in self._warned:
+                continue
+            if len(self._warned) < KEPT:
+                self._warned[ident, why] = None
+            said = (
+                "failed and is not used again in this process" if ident in known else "cannot run this call"
             )
-        else:
-            error = NoBackendError(f"every candidate failed: {broken}", self.selection.report())
-        if first is not None:
-            error.__cause__ = first[1]
-        return error
+            warnings.warn(f"{ident} {said} ({why}); {ran} ran instead", RuntimeWarning, stacklevel=5)
+
+    def _nothing(self, failed: Mapping[str, str]) -> NoBackendError:
+        listed = "; ".join(f"{ident}: {why}" for ident, why in failed.items())
+        if self._pin is not None:
+            text = f"{self._pin.where} asks for {', '.join(self._pin.names)}, which cannot run: {listed}"
+            return PinError(text, self.selection.report())
+        return NoBackendError(f"no candidate can run this call: {listed}", self.selection.report())
+
+
+def _named(pin: Preference, candidate: Candidate) -> bool:
+    names = {name.lower() for name in pin.names}
+    return candidate.id.lower() in names or candidate.backend.lower() in names
+
+
+def _why(error: Exception) -> str:
+    """The error's type and first line."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0] if text else ''}".rstrip(": ")
+
+
+def _refusal(module: Any, call: Any, variant: str | None, error: Exception) -> str | None:
+    """Why the wrapper refuses this call; None if the failure is another."""
+    refuses = getattr(module, "refuses", None)
+    reason = None if refuses is None else refuses(call, variant)
+    if reason is not None:
+        return str(reason)
+    return error.reason if isinstance(error, RefusedCall) else None
+
+
+def _is_broken(module: Any, error: Exception) -> bool:
+    """Whether a failure is the kernel's own: not the caller's mistake, and not a lack of memory."""
+    if isinstance(error, (SelectorError, MemoryError)):
+        return False
+    judge = getattr(module, "is_broken", None)
+    if judge is not None:
+        return bool(judge(error))
+    return isinstance(error, (ImportError, OSError, RuntimeError))

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector import preferences as prefs
+from selector import quarantine
 from selector.bound import Bound, Decision
 from selector.catalog import Catalog
 from selector.environment import Environment
 from selector.errors import NoBackendError, PinError
 from selector.preferences import Preference
 from selector.reasons import Reason
-from selector.report import Report
+from selector.report import Report, Runs
 from selector.request import Request
 from selector.vocabulary import nearest
 
@@ -42,6 +43,7 @@ class Selection:
         "_prefs",
         "_report",
         "_run",
+        "_runs",
         "candidate",
         "catalog",
         "environment",
@@ -67,6 +69,7 @@ class Selection:
         self.origins = origins
         self._report: Report | None = None
         self._run: Any = None
+        self._runs: Runs | None = None
 
     @property
     def id(self) -> str:
@@ -109,19 +112,30 @@ class Selection:
                 self._prefs,
                 self.strict,
                 self.origins,
+                self.runs(),
             )
         return self._report
+
+    def runs(self) -> Runs:
+        """What the last call did; the selection's runner writes it, its report reads it."""
+        if self._runs is None:
+            self._runs = Runs()
+        return self._runs
 
     def run(self, *args: Any, **fields: Any) -> Any:
         """Run the winner's kernel: tensors q, k, v and the fields of `backends.call.Call`.
 
         Raises RequestError for a call that is not what was selected for.
         """
+        return self.runner()(*args, **fields)
+
+    def runner(self) -> Any:
+        """The runner behind `run`, for calls that are made already (`selector.runner.Runner.execute`)."""
         if self._run is None:
             from selector.runner import Runner
 
             self._run = Runner(self)
-        return self._run(*args, **fields)
+        return self._run
 
     def __repr__(self) -> str:
         return f"Selection({self.id} for {self.request!r} on {self.environment.name})"
@@ -140,14 +154,25 @@ class Engine:
     def decide(self, request: Request, preferences: tuple[Preference, ...]) -> Outcome:
         """The decision with preferences applied. Raises PinError for a pin that names nobody."""
         decision = self.bound.decide(request)
-        if not preferences:
+        broken = self._broken(decision) if quarantine.KNOWN and self.environment.live else {}
+        if not preferences and not broken:
             return Outcome(decision.ranked, decision.excluded, decision.policy, decision.ranked, {})
-        return self._prefer(decision, preferences)
+        return self._prefer(decision, preferences, broken)
 
-    def _prefer(self, decision: Decision, preferences: tuple[Preference, ...]) -> Outcome:
-        ranked = list(decision.ranked)
-        excluded = list(decision.excluded)
-        removed: dict[int, tuple[Reason, ...]] = {}
+    def _broken(self, decision: Decision) -> dict[int, tuple[Reason, ...]]:
+        """The accepted candidates whose kernels failed in this process, which is the machine that is decided about."""
+        candidates = self.catalog.candidates
+        found = ((i, quarantine.reason_of(candidates[i])) for i in (*decision.ranked, *decision.excluded))
+        return {i: (reason,) for i, reason in found if reason is not None}
+
+    def _prefer(
+        self,
+        decision: Decision,
+        preferences: tuple[Preference, ...],
+        removed: dict[int, tuple[Reason, ...]],
+    ) -> Outcome:
+        ranked = [i for i in decision.ranked if i not in removed]
+        excluded = [i for i in decision.excluded if i not in removed]
         for preference in preferences:
             if preference.kind == "avoid":
                 for i in self.positions(preference):
@@ -219,6 +244,18 @@ class _State:
 
 _ENGINES: dict[tuple[int, str, bool], Engine] = {}
 _DEFAULT: _State | None = None
+
+
+def _forget() -> None:
+    """Forget decisions, not engines: a kernel failed, or was given another chance."""
+    for engine in list(_ENGINES.values()):
+        engine.memo.clear()
+    if _DEFAULT is not None:
+        _DEFAULT.memo.clear()
+        _DEFAULT.engine.memo.clear()
+
+
+quarantine.LISTENERS.append(_forget)
 
 
 def engine_for(catalog: Catalog, environment: Environment, strict: bool) -> Engine:
