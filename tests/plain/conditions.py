@@ -176,8 +176,7 @@ def conditions(draw: DrawFn, axes: Axes, accepts: Sequence[str], *, depth: int =
     """A condition: axes, nested `any`, `all` and `not`, and `accepts` of the candidates given."""
     condition: dict[str, Raw] = {}
     for name in draw(st.lists(st.sampled_from(sorted(axes)), max_size=2, unique=True)):
-        spelling = draw(st.sampled_from([name, *axes[name].get("aliases", [])]))
-        condition[spelling] = draw(constraints(axes[name]))
+        condition[name] = draw(constraints(axes[name]))
     if depth and draw(st.integers(0, 2)) == 2:
         key = draw(st.sampled_from(["any", "all", "not"]))
         inner = conditions(axes, accepts, depth=depth - 1)

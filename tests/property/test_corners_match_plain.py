@@ -35,6 +35,15 @@ CORNERS = {
         "{window: [-, null, [0, 1]]}",
         "{level: [-, 0, 1, null]}",
     ),
+    "an axis that does not apply here, or perhaps": Corner(
+        "{device: {type: choice, of: environment, values: [cpu, gpu]}, size: {type: integer},"
+        " fast: {type: flag, default: true, applies_when: {device: gpu}},"
+        " level: {type: integer, of: environment, default: 3, applies_when: {device: gpu, size: 1}}}",
+        "[{name: m}, {name: n, supports: {fast: true}, requires: {level: 3}},"
+        " {name: o, rules: [{when: {fast: false}, reject: no}]}, {name: p, rules: [{when: {level: 3}, reject: no}]}]",
+        "{fast: [-, true, false], size: [-, 1, 2]}",
+        "{device: [-, cpu, gpu, null], level: [-, 4]}",
+    ),
     "a default that follows another axis, on both sides": Corner(
         "{a: {type: integer, of: environment}, b: {type: integer, of: environment, default: {same_as: a}},"
         " size: {type: integer}, size_v: {type: integer, default: {same_as: size}}}",
