@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
+from torch import Tensor  # at run time: the operator's schema is read off its annotations
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from backends.call import Call
 
 BLOCK = 128
@@ -139,3 +138,26 @@ def gathered(call: Call) -> tuple[Tensor, Tensor]:
     k = call.k[table].flatten(1, 2)[:, :longest].masked_fill(unused, 0)
     v = call.v[table].flatten(1, 2)[:, :longest].masked_fill(unused, 0)
     return k, v
+
+
+@torch.library.custom_op("attention_selector::realized", mutates_args=())
+def _realized(x: Tensor) -> Tensor:
+    return x.clone()
+
+
+@_realized.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def realized(x: Tensor) -> Tensor:
+    """``x`` as a tensor in memory, for a kernel that is part of somebody's graph on a CPU.
+
+    The C++ template reads what its functions capture from memory, and takes its inputs by the shape that they have
+    there; a tensor that the same graph computes, or a view of other rank, it does not (torch 2.13 says "no choices"). An
+    operator that the compiler cannot see through puts it there. Elsewhere ``x`` itself.
+    """
+    if torch.compiler.is_compiling() and x.device.type == "cpu":
+        copy: Tensor = _realized(x)
+        return copy
+    return x

@@ -40,6 +40,7 @@ from backends._flex_rows import (
     dense_rows,
     gathered,
     packed_rows,
+    realized,
 )
 from backends._guard import FIELDS, NotSupported, refusal
 from backends._launch import has_nothing_to_do, nothing, result, scaled_output
@@ -126,24 +127,27 @@ def run(call: Call, *, variant: str | None = None) -> Result:
     if call.layout == "paged":
         k, v = gathered(call)
     if call.packed_q:
-        q = q[None]
-        k, v = (x[None] if x.dim() == 3 else x.flatten(0, 1)[None] for x in (k, v))
+        q = realized(q[None])
+        k, v = (realized(x[None] if x.dim() == 3 else x.flatten(0, 1)[None]) for x in (k, v))
         rows = packed_rows(call)
     elif call.layout == "paged":
         rows = cache_rows(call)
     elif _has_band(call) or call.alibi_slopes is not None:
         rows = dense_rows(call)
     shape = _shape(call, scale, rows)
+    parts = blocks(rows, k.shape[1]) if shape.band and rows is not None else None
+    if rows is not None:
+        rows = Rows(*(None if x is None else realized(x) for x in rows))  # type: ignore[arg-type]
     arguments = (
         q.transpose(1, 2),
         k.transpose(1, 2),
         v.transpose(1, 2),
         rows,
-        blocks(rows, k.shape[1]) if shape.band and rows is not None else None,
+        parts,
+        _slopes(call),
         None
-        if call.alibi_slopes is None
-        else call.alibi_slopes.to(torch.promote_types(q.dtype, torch.float32)),
-        None if call.mask is None else call.mask.expand(call.batch, call.num_heads, *_lengths(call)),
+        if call.mask is None
+        else realized(call.mask).expand(call.batch, call.num_heads, *_lengths(call)),
     )
     out, lse = _launch(shape, arguments, variant)
     if call.sinks is not None:
@@ -154,6 +158,12 @@ def run(call: Call, *, variant: str | None = None) -> Result:
     if call.packed_q:
         return result(call, out[0], None if lse is None else lse[0])
     return result(call, out, lse)
+
+
+def _slopes(call: Call) -> Tensor | None:
+    """In the precision of the scores."""
+    slopes = call.alibi_slopes
+    return None if slopes is None else realized(slopes.to(torch.promote_types(call.q.dtype, torch.float32)))
 
 
 def _lengths(call: Call) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from backends import flex_attention, reference
 from backends._flex_rows import BLOCK, Rows, blocks, cache_rows, dense_rows, gathered, packed_rows
 from backends._guard import NotSupported
+from backends.bounds import bounds_of
 from backends.call import make_call
 from tests.backends.calls import assert_matches, dense, paged, random, run, varlen
 
@@ -139,18 +140,39 @@ def test_a_mask_is_for_dense_calls() -> None:
     assert reason == "varlen layout with a mask: a mask is for the dense layout"
 
 
-def test_inside_another_graph() -> None:
-    """No graph break, and no kernel of its own."""
+def _inside(call: Call, backend: str) -> None:
+    """The call as a part of a graph: no break, no kernel of its own, the same result."""
+    fields = {slot: getattr(call, slot) for slot in call.__slots__ if slot not in ("q", "k", "v", "layout")}
 
     def function(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:
-        return flex_attention.run(make_call(q, k, v, causal=True, window=(3, None)))
+        return flex_attention.run(make_call(q, k, v, **fields))
 
-    call = dense(sq=5, sk=9, kv_heads=2)
     flex_attention._COMPILED.clear()
-    out = torch.compile(function, fullgraph=True, backend="eager")(call.q, call.k, call.v)
-    expected, _ = reference.attend(dense(sq=5, sk=9, kv_heads=2, causal=True, window=(3, None)))
-    torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
+    torch._dynamo.reset()
+    out = torch.compile(function, fullgraph=True, backend=backend)(call.q, call.k, call.v)
+    expected, _ = reference.attend(call)
+    assert (out.double() - expected).abs().max().item() <= bounds_of(call).out
     assert not flex_attention._COMPILED
+
+
+INSIDE: dict[str, Callable[[], Call]] = {
+    "band": lambda: dense(sq=5, sk=9, kv_heads=2, causal=True, window=(3, None)),
+    "scores": lambda: dense(sq=5, sk=9, alibi_slopes=SLOPES, softcap=3.0, mask=random(5, 9) > -0.5),
+    "packed": lambda: varlen(causal=True),
+    "paged": lambda: paged(causal=True),
+    "paged, packed queries": lambda: paged(causal=True, lengths_q=(2, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_inside_another_graph(name: str) -> None:
+    _inside(INSIDE[name](), "eager")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", INSIDE)
+def test_inside_another_compiled_graph(name: str) -> None:
+    _inside(INSIDE[name](), "inductor")
 
 
 def test_rows() -> None:
