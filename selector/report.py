@@ -87,7 +87,7 @@ class Report:
         catalog: Catalog,
         environment: Environment,
         request: Request,
-        outcome: Outcome,
+        outcome: Outcome | Decision,
         preferences: tuple[Preference, ...],
         strict: bool,
         origins: Mapping[str, str] | None = None,
@@ -292,6 +292,12 @@ class Report:
         from selector.render.html import report_html
 
         return report_html(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from selector.render.html import notebook_html
+
+        return notebook_html(self)
 
     def __str__(self) -> str:
         return self.to_text()

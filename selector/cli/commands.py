@@ -8,4 +8,17 @@ from __future__ import annotations
 
 __all__ = ["COMMANDS"]
 
-COMMANDS = ("explain", "plan", "run", "env", "doctor", "matrix", "lint", "schema", "new", "completion")
+COMMANDS = (
+    "explain",
+    "plan",
+    "run",
+    "env",
+    "doctor",
+    "matrix",
+    "lint",
+    "schema",
+    "new",
+    "replay",
+    "serve",
+    "completion",
+)

@@ -41,6 +41,9 @@ def register(subparsers: Subparsers) -> None:
     options.add_catalog(parser)
     options.add_preferences(parser)
     options.add_output(parser, verbose="every reason of every candidate, notes and sources")
+    saving = parser.add_argument_group("files")
+    saving.add_argument("--html", metavar="FILE", help="write the report as one self-contained page")
+    saving.add_argument("--save", metavar="FILE", help="write a snapshot that `replay` decides again")
     group = parser.add_argument_group("other questions")
     group.add_argument(
         "--why-not", metavar="NAME", help="what stands against one candidate, and what would help it"
@@ -68,6 +71,10 @@ def run(arguments: Namespace) -> int:
         from selector.cli.why_not import why_not
 
         return why_not(report, arguments)
+    if arguments.save is not None:
+        report.save(arguments.save)
+    if arguments.html is not None:
+        output.write_file(arguments.html, report.to_html())
     if arguments.json:
         output.write_json(report.to_dict())
     else:

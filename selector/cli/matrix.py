@@ -30,6 +30,7 @@ def register(subparsers: Subparsers) -> None:
         words="AXIS",
     )
     parser.add_argument("--md", action="store_true", help="Markdown")
+    parser.add_argument("--html", metavar="FILE", help="write it as one self-contained page that filters")
     parser.add_argument("--all", action="store_true", help="a column for every axis, a row for every variant")
     options.add_catalog(parser)
     options.add_output(parser)
@@ -47,6 +48,15 @@ def run(arguments: Namespace) -> int:
             near = catalog.vocabulary.nearest(name)
             raise UsageError(f"no axis is called {name!r}", f"did you mean {near}?" if near else None)
         only.append(axis.name)
+    if arguments.html is not None:
+        from selector.render.html import matrix_html
+
+        if only or arguments.all:
+            raise UsageError(
+                "the page holds every axis and filters them itself", "leave out the axes and --all"
+            )
+        output.write_file(arguments.html, matrix_html(catalog))
+        return 0
     if arguments.json:
         output.write_json(matrix_data(catalog, everything=arguments.all, only=only))
     elif arguments.md:

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-__all__ = ["colors", "paint", "width", "write", "write_json"]
+__all__ = ["colors", "paint", "width", "write", "write_file", "write_json"]
 
 #: Columns where no terminal says how many it has.
 WIDTH = 110
@@ -45,3 +45,15 @@ def write_json(value: Any) -> None:
     import json
 
     write(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def write_file(path: str, text: str) -> None:
+    """A whole file, and a line on standard error that says so. Raises SelectorError if it cannot be written."""
+    from selector.errors import SelectorError
+
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except (OSError, ValueError) as error:
+        raise SelectorError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
+    sys.stderr.write(f"{path} written\n")
