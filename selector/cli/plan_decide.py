@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from selector.preferences import Preference
     from selector.report import Report
 
-__all__ = ["Plan", "Uniform", "Verdict", "block_sizes", "make_plan"]
+__all__ = ["Plan", "Uniform", "Verdict", "block_sizes", "make_plan", "unheard"]
 
 #: The axis of the tokens of a cache block.
 BLOCK_SIZE = "block_size"
@@ -114,7 +114,8 @@ def _verdicts(
     from selector.selection import decide
 
     known = catalog.vocabulary.find
-    fields = {**kind.request, **{k: v for k, v in kind.extra.items() if known(k) is not None}}
+    # An axis that this vocabulary does not have is one that none of its candidates can limit.
+    fields = {k: v for k, v in {**kind.request, **kind.extra}.items() if known(k) is not None}
     request = Request(fields, vocabulary=catalog.vocabulary)
     origins = {a.name: _origin(kind, a.name) for a, _ in request.items()}
     if not phases_of(catalog) or fields.get(PHASE) is not None:
@@ -137,6 +138,12 @@ def _origin(kind: LayerKind, axis: str) -> str:
     if axis in kind.extra:
         return "the model's configuration"
     return YOU
+
+
+def unheard(kinds: Sequence[LayerKind], catalog: Catalog) -> list[str]:
+    """What the layers need and the vocabulary has no axis for, leaving out what is false or open anyway."""
+    found = {k for kind in kinds for k, v in kind.request.items() if v not in (None, False)}
+    return sorted(k for k in found if catalog.vocabulary.find(k) is None)
 
 
 # -- one backend for all ----------------------------------------------------------------------------------------------

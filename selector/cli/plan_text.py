@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from selector.cli.plan_decide import YOU
+from selector.cli.plan_decide import YOU, unheard
 from selector.constraints import word
 from selector.errors import printable
 from selector.phases import PHASE
@@ -169,6 +169,9 @@ class _Plan(_Report):
         for kind in self.model.layers:
             notes += [f"{kind.kind}: {note}" for note in kind.notes]
         notes += [f"{part} is not planned: {why}" for part, why in self.model.unread]
+        missing = unheard(self.model.layers, self.report.catalog)
+        if missing:
+            notes.append(f"the vocabulary has no axis for {', '.join(missing)}: nobody is judged on it")
         if notes:
             self.title("Notes")
             for note in dict.fromkeys(notes):
