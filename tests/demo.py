@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -70,7 +71,7 @@ def here() -> None:
         heading(f"FP8 KV cache, one scale per {granularity}")
         stored_k, k_scale = quantize_kv(k, granularity)
         stored_v, v_scale = quantize_kv(v, granularity)
-        fields = {"causal": True, "k_scale": k_scale, "v_scale": v_scale}
+        fields: dict[str, Any] = {"causal": True, "k_scale": k_scale, "v_scale": v_scale}
         out = attention(q, stored_k, stored_v, **fields)
         assert isinstance(out, Tensor)
         call = make_call(q, stored_k, stored_v, **fields)
