@@ -95,7 +95,8 @@ class Screen:
 
     def place(self, place: str, indent: int) -> None:
         """A place or an address: never broken, so that a terminal can open it."""
-        self.out.append(" " * max(0, min(indent, self.width - cells(place))) + self.paint(place, "dim"))
+        fitting = next((i for i in (indent, 4) if i + cells(place) <= self.width), 0)
+        self.out.append(" " * fitting + self.paint(place, "dim"))
 
     def not_here(self, others: Mapping[str, Sequence[str]]) -> None:
         """Candidates for other kinds of machines, by kind."""

@@ -81,7 +81,9 @@ class _Report(Screen):
             self.runs()
             return
         pin = self.pin()
-        counts = counted(by_axis(report, self.insisted() or report.rejected))
+        insisted = self.insisted()
+        axes = by_axis(report, insisted or report.rejected)
+        counts = ", ".join(axes) if len(insisted) == 1 else counted(axes)
         if pin is not None:
             text = (
                 f"{', '.join(pin.names)} cannot be used, and {pin.where} asks for it: {counts or 'not there'}"
