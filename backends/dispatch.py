@@ -9,6 +9,8 @@ import torch
 from backends.call import Call, make_call, request_fields
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from torch import Tensor
 
     from selector.environment import Environment
@@ -88,25 +90,30 @@ def _environment(device: str) -> Environment:
     return found
 
 
-@torch.compiler.assume_constant_result  # type: ignore[misc, untyped-decorator]
+#: Kernel modules that traced calls use: filled while a winner is chosen, since imports cannot be traced.
+_MODULES: dict[str, ModuleType] = {}
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _winner(
     backend: str | None, names: tuple[str, ...], values: tuple[object, ...]
 ) -> tuple[str, str | None]:
     """(module, variant) of the winner; folded into the graph as a constant."""
+    from selector.runner import load_kernel
+
     needed = dict(zip(names, values))
     candidate = _runner((backend, *values), needed, backend).selection.candidate
-    if candidate.kernel is None:
-        raise RuntimeError(f"{candidate.id} has no kernel")
-    return candidate.kernel, candidate.variant
+    module = load_kernel(candidate)
+    _MODULES[module.__name__] = module
+    return module.__name__, candidate.variant
 
 
-def _traced(call: Call, needed: dict[str, object], backend: str | None) -> Any:
+def _constant(value: object) -> object:
+    """A size as a number of the graph's own: where sizes are symbols, the length of a range settles them."""
+    return len(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _traced(call: Call, needed: dict[str, object], backend: str | None) -> Tensor | tuple[Tensor, Tensor]:
     """The call inside a graph: the winner is chosen while tracing, nothing is caught."""
-    kernel, variant = _winner(backend, tuple(needed), tuple(needed.values()))
-    return _module(kernel).run(call, variant=variant)
-
-
-def _module(name: str) -> Any:
-    from importlib import import_module
-
-    return import_module(name)
+    kernel, variant = _winner(backend, tuple(needed), tuple(_constant(value) for value in needed.values()))
+    return _MODULES[kernel].run(call, variant=variant)  # type: ignore[no-any-return]

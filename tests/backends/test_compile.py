@@ -1,0 +1,49 @@
+"""`attention` inside a compiled function: the winner is folded in while tracing, and the graph stays whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from backends import attention
+
+
+def inputs(heads: int = 4, kv_heads: int = 2, size: int = 64) -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(0)
+    return (
+        torch.randn(2, 16, heads, size),
+        torch.randn(2, 16, kv_heads, size),
+        torch.randn(2, 16, kv_heads, size),
+    )
+
+
+@pytest.mark.parametrize(
+    "fields", [{"causal": True}, {}, {"causal": True, "return_lse": True}, {"causal": True, "scale": 0.3}]
+)
+def test_fullgraph(fields: dict[str, Any]) -> None:
+    q, k, v = inputs()
+
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        return attention(q * 2, k, v, **fields)
+
+    compiled: Callable[..., Any] = torch.compile(function, fullgraph=True, backend="eager")
+    got, expected = compiled(q, k, v), function(q, k, v)
+    torch.testing.assert_close(got, expected)
+    other = inputs(8, 8, 32)
+    torch.testing.assert_close(compiled(*other), function(*other))
+
+
+def test_one_graph() -> None:
+    q, k, v = inputs()
+    torch._dynamo.reset()
+
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        return attention(q, k, v, causal=True)
+
+    explained = torch._dynamo.explain(function)(q, k, v)
+    assert explained.graph_break_count == 0
+    assert explained.graph_count == 1
