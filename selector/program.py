@@ -1,7 +1,7 @@
 """The compiled catalog: bit masks of candidates, bits of atoms, and their specialisation for one environment.
 
-`Program` is built once a catalog. `Program.bind` folds an environment's facts in and gives a `Bound`, whose `decide` is
-the hot path. `Program.trace` evaluates everything, for explanations; both use the same tables, nodes and expressions.
+`Program` is built once a catalog. Its `tables` are what `selector.bound` folds an environment's facts into, for the hot
+path; `Program.trace` evaluates everything, for explanations. Both use the same nodes and expressions.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from selector import derive
 from selector.conditions import Condition, accepted_ids
 from selector.conditions import parse as parse_condition
-from selector.constraints import Constraint, undeclared
+from selector.constraints import undeclared
 from selector.nodes import FALSE, TRUE, Accept, Atom, AtomTable, Node, conjunction, evaluate
+from selector.tables import Check, OrderTable, PolicyTable, Step, Tables
 from selector.vocabulary import MISSING, Axis, Vocabulary
 
 if TYPE_CHECKING:
@@ -22,22 +23,6 @@ if TYPE_CHECKING:
     from selector.pack import PolicyRule
 
 __all__ = ["Program", "Step", "Trace"]
-
-
-class Step(NamedTuple):
-    """How an axis gets its value: as given, as another axis, by an expression; and where it does not apply."""
-
-    axis: Axis
-    same_as: int | None
-    ignored: Node
-    expr: Any
-
-
-class Check(NamedTuple):
-    """One declared limit as a test: ``atom`` is true for the values that the candidates in ``mask`` refuse."""
-
-    atom: Atom
-    mask: int
 
 
 class RuleNode(NamedTuple):
@@ -54,19 +39,12 @@ class AdjustNode(NamedTuple):
     node: Node
 
 
-class OrderNode(NamedTuple):
-    """One entry of a policy's order: when it counts, and the candidates it stands for."""
-
-    node: Node
-    members: tuple[int, ...]
-
-
 class PolicyNode(NamedTuple):
     """A policy rule with its compiled conditions."""
 
     rule: PolicyRule
     node: Node
-    order: tuple[OrderNode, ...]
+    order: tuple[OrderTable, ...]
 
 
 class Trace(NamedTuple):
@@ -113,6 +91,7 @@ class Program:
             if isinstance(atom, Atom):
                 self.atoms_of.setdefault(atom.axis, []).append((1 << i, atom))
         self.accept_order, self.accept_cycle = self._accept_order()
+        self.tables = self._tables()
 
     # -- compiling ----------------------------------------------------------------------------------------------------
 
@@ -149,14 +128,18 @@ class Program:
         return Step(axis, same_as, ignored, expr)
 
     def _checks(self, axis: Axis) -> list[Check]:
-        masks: dict[Constraint, int] = {}
         silent = undeclared(axis)
+        masks = {silent: self.everyone}
         for i, candidate in enumerate(self.candidates):
             declared = candidate.declared.get(axis.name)
-            constraint = silent if declared is None else declared.constraint
-            if not constraint.is_any or constraint.required:
-                masks[constraint] = masks.get(constraint, 0) | 1 << i
-        return [Check(Atom(axis.index, c, True, True), mask) for c, mask in masks.items()]
+            if declared is not None:
+                masks[silent] &= ~(1 << i)
+                masks[declared.constraint] = masks.get(declared.constraint, 0) | 1 << i
+        return [
+            Check(Atom(axis.index, c, True, True), mask)
+            for c, mask in masks.items()
+            if mask and (not c.is_any or c.required)
+        ]
 
     def check_of(self, candidate: Candidate, axis: Axis) -> tuple[Atom, Declared | None]:
         """The refusing atom of one candidate on one axis, and the declaration it comes from."""
@@ -185,7 +168,7 @@ class Program:
             members = tuple(
                 i for i, c in enumerate(self.candidates) if entry.name in (c.id, c.backend) and not c.abstract
             )
-            entries.append(OrderNode(conjunction(parts), members))
+            entries.append(OrderTable(conjunction(parts), members))
         return PolicyNode(rule, self.table.node(rule.when, strict=False), tuple(entries))
 
     def _clauses(self) -> list[tuple[Node, int, bool]]:
@@ -229,6 +212,21 @@ class Program:
         for i in range(len(self.candidates)):
             visit(i)
         return tuple(i for i in order if self.candidates[i].id in wanted), tuple(cycle)
+
+    def _tables(self) -> Tables:
+        return Tables(
+            self.vocabulary,
+            [c.id for c in self.candidates],
+            listed=self.listed,
+            closed=self.closed,
+            atoms=self.table.atoms,
+            steps=self.steps,
+            checks=self.checks,
+            clauses=self.clauses,
+            policy=[PolicyTable(p.node, p.order, p.rule.unlisted == "excluded") for p in self.policy],
+            adjust={i: tuple(a.node for a in found) for i, found in enumerate(self.adjust) if found},
+            accept_order=self.accept_order,
+        )
 
     # -- evaluating everything ----------------------------------------------------------------------------------------
 
@@ -288,13 +286,13 @@ class Program:
         return self.table.existing(Accept(self.candidates[i].id, not accepted))
 
     def adjusted(
-        self, i: int, raw: Sequence[Any], limit: int | None = None
+        self, i: int, raw: Sequence[Any], *, strict: bool = False, limit: int | None = None
     ) -> tuple[list[Any], dict[int, tuple[Any, Any]], list[AdjustNode], str | None]:
         """A candidate's own view of a request: raw values, the changed fields (from, to), what applied, what runs."""
         changed = list(raw)
         applied: list[AdjustNode] = []
         use: str | None = None
-        asked = trace = self.trace(raw, limit=limit)
+        asked = trace = self.trace(raw, strict=strict, limit=limit)
         for entry in self.adjust[i]:
             if not evaluate(entry.node, trace.atoms):
                 continue
@@ -303,7 +301,7 @@ class Program:
             if entry.adjustment.changes:
                 for axis, value in entry.adjustment.changes:
                     changed[axis.index] = value
-                trace = self.trace(changed, limit=limit)
+                trace = self.trace(changed, strict=strict, limit=limit)
         touched = {axis.index for entry in applied for axis, _ in entry.adjustment.changes}
         changes = {
             k: (asked.values[k], trace.values[k])
@@ -318,7 +316,7 @@ class Program:
         """Whether a candidate accepts a request, its own adjustments included."""
         if not self.adjust[i]:
             return not self.trace(raw, strict=strict, limit=limit).refused >> i & 1
-        changed, changes, _, use = self.adjusted(i, raw, limit)
+        changed, changes, _, use = self.adjusted(i, raw, strict=strict, limit=limit)
         if strict and (use is not None or any(before is not None for before, _ in changes.values())):
             return False
         if self.trace(changed, strict=strict, limit=limit).refused >> i & 1:

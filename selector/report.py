@@ -12,6 +12,7 @@ from selector.vocabulary import UNKNOWN
 if TYPE_CHECKING:
     import os
 
+    from selector.bound import Decision
     from selector.catalog import Catalog
     from selector.environment import Environment
     from selector.manifest import Candidate
@@ -176,7 +177,7 @@ class Report:
         program = self.catalog.program
         if not program.adjust[i]:
             return self.trace, None, []
-        changed, changes, applied, use = program.adjusted(i, self._raw())
+        changed, changes, applied, use = program.adjusted(i, self._raw(), strict=self.strict)
         if not applied:
             return self.trace, None, []
         axes = program.vocabulary.axes
@@ -232,7 +233,7 @@ class Report:
     def _replacement(self, i: int, candidate: Candidate, use: str) -> list[Reason]:
         """The reason that what would run in a candidate's place refuses; empty if it accepts."""
         program = self.catalog.program
-        changed, _, applied, _ = program.adjusted(i, self._raw())
+        changed, _, applied, _ = program.adjusted(i, self._raw(), strict=self.strict)
         j = program.position.get(use)
         if j is not None and program.accepts(j, changed, strict=self.strict):
             return []

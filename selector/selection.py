@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,7 @@ from selector.bound import Bound, Decision
 from selector.catalog import Catalog
 from selector.environment import Environment
 from selector.errors import NoBackendError, PinError
+from selector.log import announce
 from selector.preferences import Preference
 from selector.reasons import Reason
 from selector.report import Report, Runs
@@ -35,6 +37,11 @@ class Outcome(NamedTuple):
     listed: tuple[int, ...]
     removed: Mapping[int, tuple[Reason, ...]]
 
+    @property
+    def best(self) -> int:
+        """The winner's position, or -1."""
+        return self.ranked[0] if self.ranked else -1
+
 
 class Selection:
     """The winner for one request on one environment, and how to run it. Its report is made when it is read."""
@@ -44,7 +51,6 @@ class Selection:
         "_report",
         "_run",
         "_runs",
-        "candidate",
         "catalog",
         "environment",
         "origins",
@@ -58,18 +64,22 @@ class Selection:
         catalog: Catalog,
         environment: Environment,
         request: Request,
-        outcome: Outcome,
+        outcome: Outcome | Decision,
         preferences: tuple[Preference, ...],
         strict: bool,
         origins: Mapping[str, str] | None = None,
     ) -> None:
         self.catalog, self.environment, self.request = catalog, environment, request
         self.outcome, self._prefs, self.strict = outcome, preferences, strict
-        self.candidate: Candidate = catalog.candidates[outcome.ranked[0]]
         self.origins = origins
         self._report: Report | None = None
         self._run: Any = None
         self._runs: Runs | None = None
+
+    @property
+    def candidate(self) -> Candidate:
+        """The winner."""
+        return self.catalog.candidates[self.outcome.best]
 
     @property
     def id(self) -> str:
@@ -148,15 +158,15 @@ class Engine:
 
     def __init__(self, catalog: Catalog, environment: Environment, strict: bool) -> None:
         self.catalog, self.environment, self.strict = catalog, environment, strict
-        self.bound = Bound(catalog.program, environment, strict=strict)
+        self.bound = Bound(catalog.program.tables, environment, lambda: catalog.program, strict=strict)
         self.memo: dict[Any, Selection | Report] = {}
 
-    def decide(self, request: Request, preferences: tuple[Preference, ...]) -> Outcome:
+    def decide(self, request: Request, preferences: tuple[Preference, ...]) -> Outcome | Decision:
         """The decision with preferences applied. Raises PinError for a pin that names nobody."""
         decision = self.bound.decide(request)
         broken = self._broken(decision) if quarantine.KNOWN and self.environment.live else {}
         if not preferences and not broken:
-            return Outcome(decision.ranked, decision.excluded, decision.policy, decision.ranked, {})
+            return decision
         return self._prefer(decision, preferences, broken)
 
     def _broken(self, decision: Decision) -> dict[int, tuple[Reason, ...]]:
@@ -394,7 +404,8 @@ def _together(
     report, chosen, _ = agree(request, catalog, environment, preferences, group, strict=strict, limit=limit)
     i = catalog.program.position[chosen]
     ranked = (i, *(k for k in report.outcome.ranked if k != i))
-    outcome = report.outcome._replace(ranked=ranked)
+    found = report.outcome
+    outcome = Outcome(ranked, found.excluded, found.policy, found.listed, found.removed)
     pin = Preference("pin", (chosen,), "call", "the process group")
     spoken = preferences if report.outcome.ranked[0] == i else (pin, *preferences)
     return Selection(catalog, environment, report.request, outcome, spoken, strict)
@@ -427,14 +438,17 @@ def _selected(
     known = engine.memo.get(key)
     if known is None:
         inner = request.within(catalog.vocabulary)
+        began = time.time_ns()
         outcome = engine.decide(inner, preferences)
-        if outcome.ranked:
+        ended = time.time_ns()
+        if outcome.best >= 0:
             known = Selection(catalog, environment, inner, outcome, preferences, strict)
         else:
             known = Report(catalog, environment, inner, outcome, preferences, strict)
         if len(engine.memo) >= KEPT:
             engine.memo.clear()
         engine.memo[key] = known
+        announce(known, began, ended)
     if isinstance(known, Selection):
         return known
     raise nothing_fits(known)
