@@ -34,10 +34,14 @@ class Class(NamedTuple):
 
 
 class Classes(NamedTuple):
-    """The classes of one axis, and what tells its values apart: equal answers, one class."""
+    """The classes of one axis, and what tells its values apart: equal answers, one class.
+
+    ``specifiers`` are those of versions that something names.
+    """
 
     found: list[Class]
     answers: Answers
+    specifiers: tuple[str, ...] = ()
 
     def position(self, value: Any) -> int:
         """The class that a canonical value lies in. Raises KeyError for one that the axis cannot have here."""
@@ -89,7 +93,7 @@ def of_axis(same: Sequence[Axis], seen: Observed, singles: Iterable[Any], *, eve
         found.append(ABSENT_CLASS)
     if axis.of == "environment" and any(a.raw.get("default") is None for a in same):
         found.append(UNKNOWN_CLASS)
-    return Classes(found, answers)
+    return Classes(found, answers, _specifiers(seen) if axis.type == "version" else ())
 
 
 def _told_apart(seen: Observed, keys: Sequence[Any]) -> Answers:
@@ -169,9 +173,13 @@ def _integers(same: Sequence[Axis], seen: Observed, keys: Sequence[Any], answers
 
 
 def _versions(same: Sequence[Axis], seen: Observed, keys: Sequence[Any], answers: Answers) -> list[Class]:
-    specifiers = [operand for c in seen.constraints for clause in c.clauses for _, operand in clause]
-    found = representatives([*named_versions(specifiers), *keys], answers)
+    found = representatives([*named_versions(_specifiers(seen)), *keys], answers)
     return [Class("value", text, samples) for text, samples in found]
+
+
+def _specifiers(seen: Observed) -> tuple[str, ...]:
+    found = (operand for c in seen.constraints for clause in c.clauses for _, operand in clause)
+    return tuple(dict.fromkeys(found))
 
 
 def _pairs(same: Sequence[Axis], seen: Observed, keys: Sequence[Any], answers: Answers) -> list[Class]:
@@ -185,9 +193,7 @@ def _pairs(same: Sequence[Axis], seen: Observed, keys: Sequence[Any], answers: A
         for pair in sorted(operand)
     )
     named.update(dict.fromkeys(keys))
-    inside = [
-        p for p in named if all((low is None or n >= low) and (high is None or n <= high) for n in p)
-    ]
+    inside = [p for p in named if all((low is None or n >= low) and (high is None or n <= high) for n in p)]
     found = _grouped(inside, answers)
     other = _unlisted_pair(set(inside), low, high)
     if other is not None:
@@ -220,6 +226,7 @@ _VALUES: dict[str, Callable[[Sequence[Axis], Observed, Sequence[Any], Answers], 
     "version": _versions,
     "pair": _pairs,
 }
+
 
 def whole(same: Sequence[Axis]) -> Classes:
     """The classes of all packages together: known one by one, null, or unknown as a whole."""

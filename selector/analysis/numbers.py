@@ -105,7 +105,11 @@ class ToZ3:
         if term.op in ("max", "min"):
             best = args[0]
             for other in args[1:]:
-                best = z3.If(best >= other, best, other) if term.op == "max" else z3.If(best <= other, best, other)
+                best = (
+                    z3.If(best >= other, best, other)
+                    if term.op == "max"
+                    else z3.If(best <= other, best, other)
+                )
             return best
         quotient, rest = self._divided(args[0], args[1], term.args[1])
         if term.op == "modulo":

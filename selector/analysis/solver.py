@@ -290,6 +290,17 @@ class Solver:
         pieces[key] = found.members[0]
         return True
 
+    def holds(self, literal: int) -> bool:
+        """A literal's truth in the last solution (of one that was asked about, or is watched)."""
+        return self._true(literal)
+
+    def watch(self, literals: Iterable[int]) -> None:
+        """Literals whose truth is wanted in every solution from now on, in agreement with arithmetic."""
+        wanted = [abs(x) for x in dict.fromkeys(literals) if abs(x) != TRUE]
+        self._define(wanted)
+        for gate in wanted:
+            self.standing |= self._reads[gate]
+
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def point(self) -> Point:
@@ -306,4 +317,3 @@ class Solver:
                 for e in (0, 1):
                     numbers.setdefault((given.name, e), found.value[e])
         return Point(chosen, numbers)
-

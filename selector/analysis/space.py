@@ -41,7 +41,17 @@ class Predicate(NamedTuple):
 class Given:
     """One thing that a request or an environment gives: an axis, or one package."""
 
-    __slots__ = ("axis", "classes", "index", "literals", "name", "numeric", "package", "position")
+    __slots__ = (
+        "axis",
+        "classes",
+        "index",
+        "literals",
+        "name",
+        "numeric",
+        "package",
+        "position",
+        "specifiers",
+    )
 
     def __init__(
         self,
@@ -56,6 +66,7 @@ class Given:
         self.name = axis.name if package is None else package
         self.classes: tuple[Class, ...] = tuple(found.found)
         self.literals, self.position = tuple(literals), found.position
+        self.specifiers = found.specifiers
 
     def where(self, kind: str) -> int | None:
         """The position of the class of that kind (null, unknown, absent), if there is one."""
@@ -170,7 +181,9 @@ class Space:
 
     # -- consistency --------------------------------------------------------------------------------------------------
 
-    def evaluate(self, literals: Iterable[int], chosen: Sequence[int], numbers: Mapping[Key, int]) -> list[bool]:
+    def evaluate(
+        self, literals: Iterable[int], chosen: Sequence[int], numbers: Mapping[Key, int]
+    ) -> list[bool]:
         """The truth of literals where each given axis lies in the class of that position, with these numbers."""
         inputs: dict[int, int] = {}
         for given, position in zip(self.given, chosen):

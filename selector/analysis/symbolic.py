@@ -80,7 +80,9 @@ def guarded(space: Space, literal: int, then: Sym, otherwise: Sym) -> Sym:
 
 def truth(space: Space, atom: Atom, value: Sym) -> int:
     """The literal of an atom's truth for a value."""
-    return space.circuit.disj(space.circuit.both(literal, _leaf(space, atom, leaf)) for literal, leaf in value)
+    return space.circuit.disj(
+        space.circuit.both(literal, _leaf(space, atom, leaf)) for literal, leaf in value
+    )
 
 
 def _leaf(space: Space, atom: Atom, leaf: Leaf) -> int:

@@ -82,7 +82,9 @@ class Theory:
         pools = [self._pool(key, pieces[key], critical, 400 ** (1 / len(keys))) for key in keys]
         for choice in itertools.islice(itertools.product(*pools), TRIES):
             numbers = dict(zip(keys, choice))
-            if self._unlisted(numbers) and all(p.holds(numbers) == wanted for p, wanted in question.predicates):
+            if self._unlisted(numbers) and all(
+                p.holds(numbers) == wanted for p, wanted in question.predicates
+            ):
                 return numbers
         return None
 
@@ -92,7 +94,9 @@ class Theory:
             axis = self.space.number_axis(key).axis
             small = itertools.chain(critical, range(-2, 12))
             inside = (
-                n for n in small if (axis.min is None or n >= axis.min) and (axis.max is None or n <= axis.max)
+                n
+                for n in small
+                if (axis.min is None or n >= axis.min) and (axis.max is None or n <= axis.max)
             )
             found.update(dict.fromkeys(inside))
         else:

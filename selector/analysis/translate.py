@@ -71,9 +71,7 @@ class Translation:
         if given is None:
             unknown = axis.of == "environment" and axis.raw.get("default") is None and axis.same_as is None
             return symbolic.constant(UNKNOWN if unknown else self.program.defaults[i])
-        return symbolic.merged(
-            self.space, ((g, self._class(given, k)) for k, g in enumerate(given.literals))
-        )
+        return symbolic.merged(self.space, ((g, self._class(given, k)) for k, g in enumerate(given.literals)))
 
     def _class(self, given: Given, k: int) -> Any:
         found = given.classes[k]

@@ -13,8 +13,9 @@ from collections.abc import Callable, Hashable, Iterable
 __all__ = ["named_versions", "representatives"]
 
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.!+_-]*")
-#: What may stand behind a release number, in PEP 440's order.
-_SUFFIXES = (".dev0", "a0", "a0.dev1", "b1", "rc1", "rc1.post1", "", "+local", ".post0.dev0", ".post1", ".post1+local")
+#: What may stand behind the number of a named release, in PEP 440's order; and behind one beside it.
+_SUFFIXES = (".dev0", "a0", "rc1", "rc1.post1", "", "+local", ".post0.dev0", ".post1", ".post1+local")
+_FEW = (".dev0", "")
 
 
 def named_versions(specifiers: Iterable[str]) -> list[str]:
@@ -30,6 +31,7 @@ def samples(named: Iterable[str]) -> list[str]:
     """Versions in every place where the answer of a specifier that names these can change."""
     from packaging.version import InvalidVersion, Version
 
+    named_releases: dict[tuple[int, ...], None] = {}
     releases: dict[tuple[int, ...], None] = {(0,): None}
     found: dict[str, None] = {}
     for text in named:
@@ -39,19 +41,17 @@ def samples(named: Iterable[str]) -> list[str]:
             continue
         found[text] = None
         release = version.release
+        named_releases[release] = None
         for length in range(1, len(release) + 1):
-            for near in _beside(release[:length]):
-                releases[near] = None
-        releases[(*release, 0)] = None
-        releases[(*release, 0, 1)] = None
-        releases[(*release, 1)] = None
-        releases[(*release, 99)] = None
+            releases.update(dict.fromkeys(_beside(release[:length])))
+        for tail in ((0,), (0, 1), (1,), (99,)):
+            releases[release + tail] = None
         found.update(dict.fromkeys(_suffixed(version)))
-    last = max(r[0] for r in releases)
-    releases[(last + 1,)] = None
-    for release in releases:
-        text = ".".join(map(str, release))
-        found.update((f"{text}{suffix}", None) for suffix in _SUFFIXES)
+    releases[(max(r[0] for r in releases) + 1,)] = None
+    for group, suffixes in ((named_releases, _SUFFIXES), (releases, _FEW)):
+        for release in group:
+            text = ".".join(map(str, release))
+            found.update(dict.fromkeys(f"{text}{suffix}" for suffix in suffixes))
     return list(found)
 
 

@@ -1,0 +1,237 @@
+"""Conditions in words: what a set of classes of one facet allows, as short as it can be said exactly."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from selector.analysis.integers import Piece
+from selector.constraints import _listed, word
+from selector.versions import contains
+
+if TYPE_CHECKING:
+    from selector.analysis.classes import Class
+    from selector.analysis.facets import Facet
+    from selector.analysis.regions import Cube
+
+__all__ = ["allowed_text", "cube_parts", "cube_text"]
+
+#: Values of a choice that are listed before their number takes over.
+LISTED = 8
+
+
+def cube_parts(cube: Cube, facets: Sequence[Facet]) -> list[tuple[str, str]]:
+    """(facet's name, allowed values in words), in the facets' order."""
+    return [(facets[f].name, allowed_text(facets[f], cube.allowed[f])) for f in sorted(cube.allowed)]
+
+
+def cube_text(cube: Cube, facets: Sequence[Facet]) -> str:
+    """A condition as one line."""
+    return ", ".join(part_text(facets[f], cube.allowed[f]) for f in sorted(cube.allowed)) or "always"
+
+
+def part_text(facet: Facet, allowed: frozenset[int]) -> str:
+    """One facet's part of a condition: ``head_size 65 to 128``, ``no sinks``, ``flash-attn-3 missing``."""
+    text = allowed_text(facet, allowed)
+    if facet.candidate is not None:
+        return f"{facet.candidate} {text}"
+    if facet.axis is not None and facet.axis.type in ("flag", "mode"):
+        return {"true": facet.name, "false": f"no {facet.name}"}.get(text, f"{facet.name} {text}")
+    return f"{facet.name} {text}"
+
+
+def allowed_text(facet: Facet, allowed: frozenset[int]) -> str:
+    """The allowed values in words."""
+    if facet.candidate is not None:
+        return "accepts" if facet.classes[min(allowed)].value else "refuses"
+    if facet.package is not None:
+        return _package_text(facet, allowed)
+    values = [k for k, c in enumerate(facet.classes) if c.kind == "value"]
+    inside = [k for k in values if k in allowed]
+    special = [_SPECIAL[c.kind] for k, c in enumerate(facet.classes) if k in allowed and c.kind != "value"]
+    if not inside:
+        return _listed(special)
+    if len(inside) == len(values):
+        missing = [c.kind for k, c in enumerate(facet.classes) if k not in allowed]
+        if missing:
+            return (
+                {"null": "given", "unknown": "known"}.get(missing[0], "given")
+                if len(missing) == 1
+                else "given"
+            )
+    kind = facet.axis.type if facet.axis is not None else "choice"
+    texts = _WORDERS.get(kind, _choice_texts)(facet, inside, values)
+    return _listed([*texts, *special])
+
+
+_SPECIAL = {"null": "open", "unknown": "unknown", "absent": "not given"}
+
+
+def _choice_texts(facet: Facet, inside: list[int], values: list[int]) -> list[str]:
+    outside = [k for k in values if k not in inside]
+    if any(not facet.classes[k].members for k in inside):  # any other value is allowed
+        refused = [m for k in outside for m in facet.classes[k].members]
+        return [f"not {_listed([word(m) for m in refused])}"] if refused else ["any"]
+    listed = [m for k in inside for m in facet.classes[k].members]
+    refused = [m for k in outside for m in facet.classes[k].members]
+    for tag, members in facet.axis.tags.items() if facet.axis is not None else ():
+        if len(members) > 2 and members == frozenset(listed):
+            return [f"tagged {tag}"]
+        if len(members) > 2 and members == frozenset(refused):
+            return [f"not tagged {tag}"]
+    if len(refused) < len(listed) and len(listed) > 2 and all(facet.classes[k].members for k in outside):
+        return [f"not {_listed([word(m) for m in refused])}"]
+    return [_listed([word(m) for m in listed])]
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def _integer_texts(facet: Facet, inside: list[int], values: list[int]) -> list[str]:
+    pieces = sorted(
+        ((p, k in inside) for k in values for p in facet.classes[k].members),
+        key=lambda e: (e[0].low is not None, e[0].low or 0, len(e[0].by)),
+    )
+    return [_span(*part) for part in _spans(pieces)]
+
+
+Span = tuple["int | None", "int | None", int, int]
+
+
+def _spans(pieces: Sequence[tuple[Piece, bool]]) -> list[Span]:
+    """Ranges with a modulus (1: none) and one that must not divide (0: none), which together are the wanted pieces."""
+    ranges = [list(g) for _, g in itertools.groupby(pieces, key=lambda e: (e[0].low, e[0].high))]
+    moduli = sorted({m for p, _ in pieces for m in (*p.by, *p.no)})
+    left = {(i, p) for i, group in enumerate(ranges) for p, wanted in group if wanted}
+    found: list[Span] = []
+    while left:
+        best: tuple[int, int, int, int, int, set[tuple[int, Piece]]] | None = None
+        for by, no in [
+            (1, 0),
+            *((m, 0) for m in moduli),
+            *((1, m) for m in moduli),
+            *itertools.permutations(moduli, 2),
+        ]:
+            for first, last in _runs(ranges, by, no):
+                covered = {
+                    (i, p) for i in range(first, last + 1) for p, _ in ranges[i] if _meets(p, by, no)
+                } & left
+                rank = (len(covered), -(by > 1) - 2 * (no > 0))
+                if covered and (best is None or rank > (len(best[5]), -(best[2] > 1) - 2 * (best[3] > 0))):
+                    best = (first, last, by, no, 0, covered)
+        assert best is not None
+        first, last, by, no, _, covered = best
+        found.append((ranges[first][0][0].low, ranges[last][0][0].high, by, no))
+        left -= covered
+    return sorted(found, key=lambda s: (s[0] is not None, s[0] or 0, s[2]))
+
+
+def _meets(piece: Piece, by: int, no: int) -> bool:
+    if piece.low is not None and piece.low == piece.high:
+        return piece.low % by == 0 and (no == 0 or piece.low % no != 0)
+    return (by == 1 or by in piece.by) and (no == 0 or no in piece.no)
+
+
+def _runs(ranges: Sequence[Sequence[tuple[Piece, bool]]], by: int, no: int) -> Iterable[tuple[int, int]]:
+    """Longest runs of ranges in which every piece that meets the moduli is wanted."""
+    begin: int | None = None
+    for i, group in enumerate([*ranges, []]):
+        if i < len(ranges) and all(wanted for p, wanted in group if _meets(p, by, no)):
+            begin = i if begin is None else begin
+        elif begin is not None:
+            yield begin, i - 1
+            begin = None
+
+
+def _span(low: int | None, high: int | None, by: int, no: int) -> str:
+    if low is not None and low == high:
+        return str(low)
+    parts = []
+    if by > 1:
+        parts.append(f"a multiple of {by}")
+    if no:
+        parts.append(f"no multiple of {no}")
+    if low is not None and high is not None:
+        if by > 1 and high - low < by:
+            number = -(-low // by) * by
+            return str(number)
+        parts.append(f"{low} to {high}")
+    elif low is not None:
+        parts.append(f"at least {low}")
+    elif high is not None:
+        parts.append(f"at most {high}")
+    return ", ".join(parts) or "any"
+
+
+# -- versions ---------------------------------------------------------------------------------------------------------
+
+
+def _version_texts(facet: Facet, inside: list[int], values: list[int]) -> list[str]:
+    return by_specifiers(facet.specifiers, {k: facet.classes[k].value for k in values}, set(inside))
+
+
+def by_specifiers(specifiers: Sequence[str], versions: dict[int, str], inside: set[int]) -> list[str]:
+    """Specifiers that together take exactly the versions ``inside``; versions themselves where none do."""
+    if inside == set(versions):
+        return ["any"]
+    single = {s: {k for k, v in versions.items() if contains(s, v)} for s in specifiers}
+    parts: dict[str, set[int]] = {}
+    for s, taken in single.items():
+        parts.setdefault(s, taken)
+        parts.setdefault(_opposite(s), set(versions) - taken)
+    joined = {
+        f"{a},{b}" if not a.startswith("not ") and not b.startswith("not ") else f"{a} and {b}": x & y
+        for (a, x), (b, y) in itertools.combinations(parts.items(), 2)
+    }
+    left = set(inside)
+    found: list[str] = []
+    usable = [(t, x) for t, x in [*parts.items(), *joined.items()] if x and x <= inside]
+    while left:
+        best = max(usable, key=lambda e: (len(e[1] & left), -len(e[0])), default=None)
+        if best is None or not best[1] & left:
+            return [*found, *(versions[k] for k in sorted(left))]
+        found.append(best[0])
+        left -= best[1]
+    return found
+
+
+def _opposite(specifier: str) -> str:
+    """A specifier's complement. (Not quite `<` for `>=`: a pre-release of the bound is neither.)"""
+    if "," not in specifier and specifier.startswith("==") and not specifier.startswith("==="):
+        return f"!={specifier[2:]}"
+    if "," not in specifier and specifier.startswith("!="):
+        return f"=={specifier[2:]}"
+    return f"not {specifier}"
+
+
+def _package_text(facet: Facet, allowed: frozenset[int]) -> str:
+    usable = {
+        k: c.value.version
+        for k, c in enumerate(facet.classes)
+        if c.value.state == "usable" and c.value.version
+    }
+    rest = [k for k in range(len(facet.classes)) if k not in usable]
+    inside = {k for k in usable if k in allowed}
+    texts = []
+    if inside:
+        texts = by_specifiers(facet.specifiers, usable, inside)
+        if texts == ["any"]:
+            texts = ["in any version"]
+    states = [k for k in rest if k in allowed]
+    if states and len(states) == len(rest):
+        return _listed(["not usable", *texts]) if texts else "not usable"
+    return _listed([*(_state(facet.classes[k]) for k in states), *texts])
+
+
+def _state(found: Class) -> str:
+    state: Any = found.value
+    if state.state == "usable":
+        return "of unknown version"
+    return {"missing": "missing", "unknown": "unknown"}.get(state.state, "broken")
+
+
+_WORDERS: dict[str, Callable[[Facet, list[int], list[int]], list[str]]] = {
+    "integer": _integer_texts,
+    "version": _version_texts,
+}

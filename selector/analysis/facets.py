@@ -1,0 +1,137 @@
+"""Facets: everything that a region can be described by. The given axes and packages, and derived axes that something reads."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from selector.analysis import symbolic
+from selector.analysis.circuit import FALSE
+from selector.analysis.classes import NULL_CLASS, UNKNOWN_CLASS, Class
+from selector.analysis.integers import cut, cuts_of
+from selector.analysis.observe import observe
+from selector.nodes import Atom
+from selector.vocabulary import UNKNOWN
+
+if TYPE_CHECKING:
+    from selector.analysis.observe import Observed
+    from selector.analysis.space import Space
+    from selector.analysis.translate import Translation
+    from selector.conditions import Condition
+    from selector.vocabulary import Axis
+
+__all__ = ["Facet", "derived", "given"]
+
+
+class Facet(NamedTuple):
+    """Something with a few classes of values, each with the literal of lying in it.
+
+    ``package`` is the package's name where it is one; ``specifiers`` describe versions; ``candidate`` is set for "accepts".
+    """
+
+    axis: Axis | None
+    package: str | None
+    classes: tuple[Class, ...]
+    literals: tuple[int, ...]
+    specifiers: tuple[str, ...] = ()
+    candidate: str | None = None
+
+    @property
+    def name(self) -> str:
+        """How it is called."""
+        return self.candidate or self.package or (self.axis.name if self.axis is not None else "")
+
+
+def given(space: Space) -> list[Facet]:
+    """The given axes and packages."""
+    return [Facet(g.axis, g.package, g.classes, g.literals, g.specifiers) for g in space.given]
+
+
+def accepts(translation: Translation, candidates: Iterable[int]) -> list[Facet]:
+    """Whether candidates accept."""
+    return [
+        Facet(
+            None,
+            None,
+            (Class("value", True, (True,)), Class("value", False, (False,))),
+            (translation.accepted(i), -translation.accepted(i)),
+            (),
+            translation.program.candidates[i].id,
+        )
+        for i in candidates
+    ]
+
+
+def derived(translation: Translation, conditions: Iterable[Condition] = ()) -> list[Facet]:
+    """The derived axes that something reads, apart by what is read of them. Those with one class are left out."""
+    program = translation.program
+    seen = observe(program, conditions)
+    found: list[Facet] = []
+    for axis in program.vocabulary.axes:
+        if axis.derive is None or not seen[axis.index].constraints:
+            continue
+        value = translation.view.values[axis.index]
+        classes = _numbers(translation.space, axis, seen[axis.index], value)
+        if axis.type != "integer":
+            classes = _values(translation.space, seen[axis.index], value)
+        possible = [(c, literal) for c, literal in classes if literal != FALSE]
+        if len(possible) > 1:
+            found.append(
+                Facet(axis, None, tuple(c for c, _ in possible), tuple(literal for _, literal in possible))
+            )
+    return found
+
+
+def _values(space: Space, seen: Observed, value: symbolic.Sym) -> list[tuple[Class, int]]:
+    groups: dict[Hashable, list[tuple[int, Any]]] = {}
+    for literal, leaf in value:
+        if leaf is None or leaf is UNKNOWN:
+            key: Hashable = ("special", leaf is None)
+        else:
+            key = tuple(c.holds(leaf) for c in seen.constraints if c.given is None)
+        groups.setdefault(key, []).append((literal, leaf))
+    found = []
+    for members in groups.values():
+        first = members[0][1]
+        kind = NULL_CLASS if first is None else UNKNOWN_CLASS if first is UNKNOWN else None
+        values = tuple(leaf for _, leaf in members)
+        found.append(
+            (kind or Class("value", first, values), space.circuit.disj(literal for literal, _ in members))
+        )
+    return found
+
+
+def _numbers(space: Space, axis: Axis, seen: Observed, value: symbolic.Sym) -> list[tuple[Class, int]]:
+    """An integer by the pieces that its tests cut; pieces that the tests do not tell apart are one class."""
+    if axis.type != "integer":
+        return []
+    circuit = space.circuit
+    starts, moduli = cuts_of(seen.constraints, ())
+    pieces = cut(axis.min, axis.max, starts, moduli)
+    constraints = [c for c in seen.constraints if c.given is None]
+    groups: dict[Hashable, list[Any]] = {}
+    for piece in pieces:
+        groups.setdefault(tuple(c.holds(piece.example) for c in constraints), []).append(piece)
+    special: dict[bool, list[int]] = {}
+    known: list[int] = []
+    for literal, leaf in value:
+        if leaf is None or leaf is UNKNOWN:
+            special.setdefault(leaf is None, []).append(literal)
+        else:
+            known.append(literal)
+    found = []
+    tests = {
+        c: symbolic.truth(
+            space,
+            Atom(axis.index, c, False, False),
+            tuple((g, v) for g, v in value if v is not None and v is not UNKNOWN),
+        )
+        for c in constraints
+    }
+    here = circuit.disj(known)
+    for answers, members in groups.items():
+        literal = circuit.conj([here, *(tests[c] if a else -tests[c] for c, a in zip(constraints, answers))])
+        found.append((Class("value", members[0].example, tuple(members)), literal))
+    for null, literals in special.items():
+        found.append((NULL_CLASS if null else UNKNOWN_CLASS, circuit.disj(literals)))
+    return found

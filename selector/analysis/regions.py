@@ -1,0 +1,144 @@
+"""Regions: all places where a literal holds, as few general conditions, each a set of allowed classes for a few facets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from selector.analysis.circuit import TRUE
+
+if TYPE_CHECKING:
+    from selector.analysis.facets import Facet
+    from selector.analysis.solver import Point, Solver
+    from selector.analysis.space import Space
+
+__all__ = ["Cover", "Cube", "cover", "generalise", "plain"]
+
+
+class Cube(NamedTuple):
+    """A condition: for each named facet the positions of its classes that are allowed."""
+
+    allowed: Mapping[int, frozenset[int]]
+    point: Point
+
+    def literals(self, facets: Sequence[Facet]) -> list[int]:
+        """Literals that together say it: classes that are not allowed are not had."""
+        return [
+            -literal
+            for f, allowed in self.allowed.items()
+            for k, literal in enumerate(facets[f].literals)
+            if k not in allowed
+        ]
+
+    def outside(self, facets: Sequence[Facet]) -> list[int]:
+        """Literals of which one holds outside."""
+        return [-literal for literal in self.literals(facets)]
+
+
+class Cover(NamedTuple):
+    """Conditions that together are a region; ``complete``: nothing of it is left out."""
+
+    cubes: tuple[Cube, ...]
+    complete: bool
+
+
+def plain(space: Space) -> list[int]:
+    """Literals of an ordinary place: nothing left open that has another default, every fact known, packages in order."""
+    found: list[int] = []
+    for given in space.given:
+        for c, literal in zip(given.classes, given.literals):
+            odd = c.kind == "unknown" or (
+                c.kind == "null" and (given.axis.of == "environment" or given.axis.default is not None)
+            )
+            if given.package is not None and c.kind == "value":
+                state = c.value
+                usable = state.state == "usable" and state.version is not None and state.version[0].isdigit()
+                odd = not usable and state.state != "missing"
+            if odd:
+                found.append(-literal)
+    return found
+
+
+def _at(solver: Solver, facet: Facet) -> int:
+    """The class that a facet has in the solver's last solution."""
+    return next(k for k, literal in enumerate(facet.literals) if solver.holds(literal))
+
+
+def generalise(
+    solver: Solver, facets: Sequence[Facet], inside: int, within: Iterable[int] = (), *, keep: int = 0
+) -> Cube:
+    """The condition, as general as can be, around the solver's last solution, all of which lies inside a region.
+
+    The facets' literals are watched (`Solver.watch`). ``inside`` is the region's literal, ``within`` literals that are taken for granted. Facets from position ``keep`` on are
+    the last to be dropped.
+    """
+    outside = [-inside, *within]
+    where = [_at(solver, f) for f in facets]
+    point = solver.point()
+    return _smaller(solver, facets, where, outside, point, keep)
+
+
+def _smaller(
+    solver: Solver, facets: Sequence[Facet], where: list[int], outside: list[int], point: Point, keep: int
+) -> Cube:
+    best: Cube | None = None
+    owner: dict[int, int] = {}
+    for f, facet in enumerate(facets):
+        owner.setdefault(facet.literals[where[f]], f)
+    order = list(range(len(facets)))
+    for wanted in (order, [*order[keep:], *order[:keep]]) if keep else (order,):
+        literals = [facets[f].literals[where[f]] for f in wanted]
+        core = solver.smallest_core([x for x in literals if x != TRUE], keep=outside)
+        if best is None or len(core) < len(best.allowed):
+            best = Cube({owner[x]: frozenset([where[owner[x]]]) for x in core}, point)
+    assert best is not None
+    return _widened(solver, facets, best, outside)
+
+
+def _widened(solver: Solver, facets: Sequence[Facet], cube: Cube, outside: list[int]) -> Cube:
+    """Allow every further class of each facet that keeps the condition inside."""
+    allowed = dict(cube.allowed)
+    for f in sorted(allowed, key=lambda f: len(facets[f].classes)):
+        others = Cube({g: a for g, a in allowed.items() if g != f}, cube.point).literals(facets)
+        for k, literal in enumerate(facets[f].literals):
+            if k not in allowed[f] and not solver.check([*outside, *others, literal]):
+                allowed[f] |= {k}
+    whole = [f for f, a in allowed.items() if len(a) == len(facets[f].classes)]
+    return Cube({f: a for f, a in allowed.items() if f not in whole}, cube.point)
+
+
+def cover(
+    solver: Solver,
+    facets: Sequence[Facet],
+    inside: int,
+    within: Iterable[int] = (),
+    *,
+    keep: int = 0,
+    limit: int = 40,
+) -> Cover:
+    """All of a region as general conditions; ordinary places first. Incomplete where more than ``limit`` are needed."""
+    base = list(within)
+    solver.watch(literal for f in facets for literal in f.literals)
+    switch = solver.space.circuit.var()
+    found: list[Cube] = []
+    for preferred in (plain(solver.space), []):
+        while solver.check([inside, switch, *base, *preferred]):
+            if len(found) >= limit:
+                return Cover(tuple(found), False)
+            cube = generalise(solver, facets, inside, base, keep=keep)
+            found.append(cube)
+            solver.clause([-switch, *cube.outside(facets)])
+    return Cover(tuple(_needed(solver, facets, found, base)), True)
+
+
+def _needed(solver: Solver, facets: Sequence[Facet], cubes: list[Cube], base: list[int]) -> Iterator[Cube]:
+    """Leave out conditions that the others cover together."""
+    kept = list(cubes)
+    for cube in cubes:
+        others = [c for c in kept if c is not cube]
+        switch = solver.space.circuit.var()
+        for other in others:
+            solver.clause([-switch, *other.outside(facets)])
+        if others and not solver.check([switch, *base, *cube.literals(facets)]):
+            kept = others
+    yield from kept
