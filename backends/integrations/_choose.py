@@ -26,12 +26,23 @@ if TYPE_CHECKING:
     from selector.runner import Runner
     from selector.selection import Selection
 
-__all__ = ["Chooser", "best"]
+__all__ = ["REGISTERED", "Chooser", "best", "wish_of"]
 
 #: Kinds of calls remembered for one name.
 KEPT = 4096
 
 Wish = tuple[str, ...] | None
+
+#: The implementations by name.
+REGISTERED: dict[str, Chooser] = {}
+
+
+def wish_of(config: Any) -> Wish:
+    """What a model's configuration prefers: `attention_selector`, a name or a list of names."""
+    said = getattr(config, "attention_selector", None)
+    if said is None:
+        return None
+    return (said,) if isinstance(said, str) else tuple(str(name) for name in said)
 
 
 class Chooser:
@@ -44,6 +55,10 @@ class Chooser:
         self._runners: dict[tuple[Any, ...], Runner] = {}
         self._state: object = None
         LISTENERS.append(self._forget)
+
+    def close(self) -> None:
+        """Listen no more: another takes the name."""
+        LISTENERS.remove(self._forget)
 
     def _forget(self) -> None:
         self._ways.clear()

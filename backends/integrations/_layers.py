@@ -7,9 +7,13 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from backends.integrations._choose import REGISTERED
+from backends.integrations._expected import Expectations
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from backends.integrations._choose import Chooser
     from selector.report import Report
     from selector.runner import Runner
 
@@ -20,16 +24,18 @@ KEPT = 64
 
 
 class Use(NamedTuple):
-    """One kind of call that a layer made.
+    """One kind of call that a layer made, or is expected to make.
 
-    ``phase`` is prefill, decode or training; ``form`` how the layer was stated: structure, packed or mask.
+    ``phase`` is prefill, decode or training; ``form`` how the layer is stated: structure, packed or mask. ``backend`` is
+    None where nothing fits: the layer will raise the error that ``report`` explains.
     """
 
     phase: str
-    backend: str
+    backend: str | None
     form: str
     implementation: str
     report: Report
+    ran: bool
 
 
 class LayerReport(NamedTuple):
@@ -42,8 +48,13 @@ class LayerReport(NamedTuple):
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """The backends that ran this layer, each once, in the order of their first use."""
-        return tuple(dict.fromkeys(use.backend for use in self.uses))
+        """The backends of this layer, each once, in the order of their first use."""
+        return tuple(dict.fromkeys(use.backend for use in self.uses if use.backend is not None))
+
+    @property
+    def ran(self) -> bool:
+        """Whether the layer ran; its backends are expectations otherwise."""
+        return any(use.ran for use in self.uses)
 
 
 class ModelReport:
@@ -79,6 +90,7 @@ class ModelReport:
                             "phase": use.phase,
                             "backend": use.backend,
                             "form": use.form,
+                            "ran": use.ran,
                             "request": use.report.request.to_dict(),
                             "policy_rule": use.report.policy_rule,
                         }
@@ -93,8 +105,8 @@ class ModelReport:
         """One line a layer and phase; neighbours that say the same are one line."""
         rows: list[tuple[list[str], str]] = []
         for layer in self.layers:
-            text = "; ".join(_said(layer)) or f"{layer.implementation}: not run here"
-            row = f"{layer.kind}: {text}"
+            text = "; ".join(_said(layer)) or f"{layer.implementation}, not chosen here"
+            row = f"{layer.kind}: {text if layer.ran or not layer.uses else f'expected {text}'}"
             if rows and rows[-1][1] == row:
                 rows[-1][0].append(layer.name)
             else:
@@ -113,7 +125,8 @@ class ModelReport:
 def _said(layer: LayerReport) -> Iterator[str]:
     seen = dict.fromkeys((use.phase, use.backend, use.form) for use in layer.uses)
     for phase, backend, form in seen:
-        yield f"{phase} {backend}" + ("" if form == "structure" else f" ({form})")
+        text = f"{phase} {backend or 'nothing fits'}"
+        yield text if form == "structure" else f"{text} ({form})"
 
 
 def _span(names: list[str]) -> str:
@@ -122,36 +135,43 @@ def _span(names: list[str]) -> str:
 
 # -- recording --------------------------------------------------------------------------------------------------------
 
-_USED: WeakKeyDictionary[torch.nn.Module, dict[tuple[str, str, int], Runner]] = WeakKeyDictionary()
+_USED: WeakKeyDictionary[torch.nn.Module, dict[tuple[Chooser, str, int], Runner]] = WeakKeyDictionary()
 
 
-def record(module: torch.nn.Module, implementation: str, form: str, runner: Runner) -> None:
+def record(module: torch.nn.Module, chooser: Chooser, form: str, runner: Runner) -> None:
     """Remember what a layer ran on."""
     used = _USED.get(module)
     if used is None:
         used = _USED[module] = {}
-    key = (implementation, form, id(runner))
+    key = (chooser, form, id(runner))
     if key not in used and len(used) < KEPT:
         used[key] = runner
 
 
 def report_of(model: torch.nn.Module) -> ModelReport:
-    """The report of a model, from what its layers ran on since they were made."""
+    """The report of a model, from what its layers ran on under their present implementation."""
     layers = []
+    expectations = Expectations()
     for name, module in model.named_modules():
-        used = _USED.get(module, {})
-        implementation = getattr(getattr(module, "config", None), "_attn_implementation", None)
+        config = getattr(module, "config", None)
+        implementation = getattr(config, "_attn_implementation", None)
+        chooser = REGISTERED.get(str(implementation))
+        used = {key: runner for key, runner in _USED.get(module, {}).items() if key[0] is chooser}
         if not used and not _is_attention(module, implementation):
             continue
         uses = tuple(
             Use(
                 _phase(runner),
                 runner.ran or runner.selection.id,
-                form,
-                registered,
+                key[1],
+                key[0].name,
                 runner.selection.report(),
+                True,
             )
-            for (registered, form, _), runner in used.items()
+            for key, runner in used.items()
+        ) or tuple(
+            Use(said.phase, said.report.selected, said.form, str(implementation), said.report, False)
+            for said in expectations.of(module)
         )
         layers.append(LayerReport(name, _kind(module), str(implementation), uses))
     return ModelReport(type(model).__name__, tuple(layers))
@@ -163,7 +183,10 @@ def _is_attention(module: torch.nn.Module, implementation: object) -> bool:
 
 
 def _kind(module: torch.nn.Module) -> str:
-    width = getattr(module, "sliding_window", None)
+    config = getattr(module, "config", None)
+    # where layers differ each has its own width, where all slide only the configuration has it
+    owner = module if hasattr(module, "sliding_window") or hasattr(config, "layer_types") else config
+    width = getattr(owner, "sliding_window", None)
     return "full attention" if width is None else f"sliding attention, {width} tokens"
 
 

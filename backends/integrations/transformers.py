@@ -23,7 +23,7 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface, masking_utils
 
 from backends.call import CallError, make_call, request_fields
-from backends.integrations._choose import Chooser
+from backends.integrations._choose import REGISTERED, Chooser, wish_of
 from backends.integrations._forms import Documents, forms
 from backends.integrations._layers import ModelReport, record, report_of
 from backends.integrations._recognise import structure_of
@@ -102,6 +102,10 @@ def register(
     def attention_mask(**arguments: Any) -> Tensor | None:
         return _mask(tensor_masks, arguments)
 
+    forgotten = REGISTERED.get(name)
+    if forgotten is not None:
+        forgotten.close()
+    REGISTERED[name] = chooser
     AttentionInterface.register(name, attention_forward)
     AttentionMaskInterface.register(name, attention_mask)
 
@@ -190,10 +194,10 @@ def _attend(
         raise LayerError(
             f"{layer_of(module)}: attention_mask of shape {list(mask.shape)}, expected [batch, heads, queries, keys]"
         )
-    wish = getattr(getattr(module, "config", None), "attention_selector", None)
+    wish = wish_of(getattr(module, "config", None))
     try:
         if torch.compiler.is_compiling():
-            return _traced(chooser, module, q, k, v, mask, bias, options, arguments, _names(wish))
+            return _traced(chooser, module, q, k, v, mask, bias, options, arguments, wish)
         ways = forms(
             q,
             k,
@@ -203,11 +207,11 @@ def _attend(
             documents=_documents(arguments),
             options=options,
         )
-        form, call, runner = chooser.choose(ways, _names(wish), lambda: layer_of(module))
+        form, call, runner = chooser.choose(ways, wish, lambda: layer_of(module))
     except CallError as error:
         raise LayerError(f"{layer_of(module)}: {error}") from error
     out = form.finish(runner.execute(call))
-    record(module, chooser.name, form.name, runner)
+    record(module, chooser, form.name, runner)
     return out.contiguous()
 
 
