@@ -10,7 +10,7 @@ from selector.errors import Fault, Mark
 from selector.vocabulary import Vocabulary, nearest
 from selector.yaml_loader import Document
 
-__all__ = ["OrderEntry", "Pack", "PairRule", "PolicyRule", "decode_pack"]
+__all__ = ["Between", "ErrorText", "OrderEntry", "Pack", "PairRule", "PolicyRule", "decode_pack"]
 
 
 class OrderEntry(NamedTuple):
@@ -47,6 +47,24 @@ class PairRule(NamedTuple):
     at: Mark
 
 
+class Between(NamedTuple):
+    """A part of a text, by the literal texts on both sides of it; white space does not count."""
+
+    after: str
+    before: str
+
+
+class ErrorText(NamedTuple):
+    """How the described project says that nothing fits: where its text has the request, and what else can be read of it."""
+
+    request: Between
+    backend: Between | None
+    environment: Mapping[str, Between]
+    refusals: Between | None
+    refusal: Between | None
+    at: Mark
+
+
 class Pack(NamedTuple):
     """A pack's own file."""
 
@@ -61,6 +79,7 @@ class Pack(NamedTuple):
     policy: tuple[PolicyRule, ...]
     at: Mark
     backend_option: str | None
+    error: ErrorText | None
 
 
 def decode_pack(
@@ -140,5 +159,24 @@ def decode_pack(
         tuple(policy),
         document.mark(("name",)),
         data.get("option"),
+        _error(data["error"], document) if data.get("error") is not None else None,
     )
     return pack, faults
+
+
+def _error(raw: Mapping[str, Any], document: Document) -> ErrorText:
+    def between(entry: Mapping[str, str] | None) -> Between | None:
+        return None if entry is None else Between(entry["after"], entry["before"])
+
+    request = raw["request"]
+    return ErrorText(
+        Between(request["after"], request["before"]),
+        between(raw.get("backend")),
+        {
+            axis: Between(entry["after"], entry["before"])
+            for axis, entry in (raw.get("environment") or {}).items()
+        },
+        between(raw.get("refusals")),
+        between(raw.get("refusal")),
+        document.mark(("error",), key=True),
+    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from selector.schema_axes import TEXT, VERSION, Schema
+from selector.schema_invariants import invariants_schema
 from selector.schema_manifest import manifest_schema
 from selector.schema_parts import (
     CANDIDATE,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["WRITTEN", "build", "render", "vocabulary_schema"]
 
 #: The schemas that are kept as files.
-WRITTEN = ("vocabulary", "manifest", "pack", "environment", "software", "request")
+WRITTEN = ("vocabulary", "manifest", "pack", "environment", "software", "request", "invariants")
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _UNLISTED: Schema = {
@@ -62,7 +63,7 @@ def build(vocabulary: Mapping[str, object]) -> dict[str, Schema]:
         "environment": _environment(axes),
         "software": _software(axes),
         "request": _request(axes),
-        "invariants": _invariants(axes),
+        "invariants": invariants_schema(axes),
     }
     return {
         kind: {"$schema": _DRAFT, "title": f"attention-selector: {kind}", **without_unused(schema)}
@@ -105,6 +106,7 @@ def _pack(axes: dict[str, Axis]) -> Schema:
         {
             "pack": file_format("pack"),
             "name": {**NAME, "description": "What --pack takes."},
+            "error": _error(axes),
             "title": TITLE,
             "version": {**TEXT, "description": "What it describes, with its version."},
             "source": SOURCE,
@@ -122,6 +124,36 @@ def _pack(axes: dict[str, Axis]) -> Schema:
         },
         ["pack", "name"],
         {"definitions": definitions(axes, "when")},
+    )
+
+
+def _error(axes: dict[str, Axis]) -> Schema:
+    """How the described project says that nothing fits; all markers are literal text, white space does not matter."""
+
+    def between(description: str) -> Schema:
+        after: Schema = {**TEXT, "description": "The text before it."}
+        before: Schema = {**TEXT, "description": "The text behind it."}
+        return mapping({"after": after, "before": before}, ["after", "before"], {"description": description})
+
+    said = (a.name for a in axes.values() if a.of == "environment" and not a.derived and a.type != "packages")
+    facts: Schema = {name: between(f"Where it says the {name}.") for name in said}
+    return mapping(
+        {
+            "request": between(
+                "Where the fields of the request stand, as NAME=VALUE with commas between them."
+            ),
+            "backend": between(
+                "Where it names a backend that was asked for; the last part of a dotted name counts."
+            ),
+            "environment": mapping(facts, (), {"description": "Where it says what the machine is."}),
+            "refusals": between("Where it gives its own reasons: NAME: [TEXT, ...] for each backend."),
+            "refusal": between("Where it gives its own reasons against the backend that was asked for."),
+            "doc": DOC,
+            "source": SOURCE,
+            "note": NOTE,
+        },
+        ["request"],
+        {"description": "The text of its error when nothing fits; `explain --from-NAME-error` reads it."},
     )
 
 
@@ -202,19 +234,6 @@ def _request(axes: dict[str, Axis]) -> Schema:
             **axis_aliases(asked),
             "definitions": definitions(axes, "value"),
         },
-    )
-
-
-def _invariants(axes: dict[str, Axis]) -> Schema:
-    sentence: Schema = {
-        "type": "object",
-        "properties": {"name": TEXT, "doc": DOC, "source": SOURCE, "when": CONDITION},
-        "required": ["name"],
-    }
-    return mapping(
-        {"invariants": sequence(sentence, "Sentences that must hold of every pack.")},
-        ["invariants"],
-        {"definitions": definitions(axes, "when")},
     )
 
 

@@ -133,6 +133,15 @@ FILES = {
         phases: [prefill, decode]
         pairs:
           - {when: {sinks: true}, prefill: [a, b/c], decode: [c], note: text}
+        error:
+          request: {after: "Config(", before: ")"}
+          backend: {after: "asked for ", before: " is not"}
+          environment: {device: {after: "on ", before: ":"}}
+          refusals: {after: "{", before: "}"}
+          refusal: {after: "[", before: "]"}
+          doc: text
+          source: https://example.com
+          note: text
         policy:
           - name: hopper
             when: {compute_capability: "==9.*", mla: false}
@@ -176,7 +185,9 @@ FILES = {
         """,
     "invariants": """\
         invariants:
-          - {name: never on fa2, when: {sinks: true}, never: [flash_attn/fa2], doc: text}
+          - {name: never on fa2, when: {sinks: true}, never: {selected: [flash_attn/fa2], accepted: flashinfer}, doc: text}
+          - {name: something, packs: [core], facts: known, always: {some: candidate, selected: [x], accepted: y/z}, source: x, note: x}
+          - {name: so, implies: {any: [{sinks: false}, {accepts: flash_attn/fa3}]}}
         """,
 }
 
