@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from selector.cli import options, output
 from selector.cli.errors import UsageError
+from selector.cli.from_error import add_options as add_error_options
 from selector.cli.parser import Subparsers, add_command
 from selector.errors import EXIT_NOTHING_FITS
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from selector.cli.from_error import FromError
     from selector.report import Report
 
 __all__ = ["register"]
@@ -34,8 +36,10 @@ def register(subparsers: Subparsers) -> None:
             "explain --on a100 --pack vllm head_size=128 dtype=bf16 --why-not FLASHINFER",
             "explain --on h100 --without flash-attn-3 head_size=128 dtype=bf16 --json",
             "explain --on h100 --requests layers.jsonl --winners",
+            "explain --on h100 --pack vllm --from-error server.log",
         ),
         words="AXIS=VALUE",
+        words_help="a field of the request; a flag alone is true, null leaves a field open",
     )
     options.add_environment(parser)
     options.add_catalog(parser)
@@ -52,6 +56,7 @@ def register(subparsers: Subparsers) -> None:
         "--requests", metavar="FILE", help="one JSON object a line in (- for standard input), one a line out"
     )
     group.add_argument("--winners", action="store_true", help="with --requests: no reasons")
+    add_error_options(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -63,10 +68,17 @@ def run(arguments: Namespace) -> int:
             raise UsageError("--requests takes its requests from the file alone, and here are fields as well")
         if arguments.why_not is not None:
             raise UsageError("--why-not asks about one request, --requests about many")
+        if arguments.from_error is not None:
+            raise UsageError(f"{arguments.error_option} brings one request, --requests many")
         return answer_lines(arguments)
     if arguments.winners:
         raise UsageError("--winners goes with --requests")
-    report = _report(arguments)
+    told: FromError | None = None
+    if arguments.from_error is not None:
+        from selector.cli.from_error import from_error
+
+        told = from_error(arguments)
+    report = _report(arguments) if told is None else told.report
     if arguments.why_not is not None:
         from selector.cli.why_not import why_not
 
@@ -76,8 +88,11 @@ def run(arguments: Namespace) -> int:
     if arguments.html is not None:
         output.write_file(arguments.html, report.to_html())
     if arguments.json:
-        output.write_json(report.to_dict())
+        whole = report.to_dict()
+        output.write_json(whole if told is None else {"error": told.to_dict(), "report": whole})
     else:
+        if told is not None:
+            output.write(told.to_text(color=output.colors(), width=output.width()))
         output.write(report.to_text(color=output.colors(), width=output.width(), verbose=arguments.verbose))
     return 0 if report.selected is not None else EXIT_NOTHING_FITS
 
