@@ -120,6 +120,7 @@ def from_error(arguments: Namespace) -> FromError:
     """Read and decide. Raises UsageError where the file holds no such error, or one of another machine."""
     from selector.cli import options
     from selector.error_text import read_error
+    from selector.preferences import Preference
     from selector.selection import decide
 
     option: str = arguments.error_option
