@@ -27,6 +27,7 @@ def register(subparsers: Subparsers) -> None:
         ),
         examples=("lint", "lint manifests/core", "lint my_backend.yaml --json"),
         words="PATH",
+        words_help="a file, a pack's directory or a manifests directory",
     )
     group = parser.add_argument_group("what it is held against")
     group.add_argument("--manifests", metavar="DIR", help="the manifests directory with the vocabulary")

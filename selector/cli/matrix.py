@@ -28,6 +28,7 @@ def register(subparsers: Subparsers) -> None:
         ),
         examples=("matrix", "matrix --md > support.md", "matrix --pack vllm head_size kv_cache_dtype"),
         words="AXIS",
+        words_help="only these axes (default: all)",
     )
     parser.add_argument("--md", action="store_true", help="Markdown")
     parser.add_argument("--html", metavar="FILE", help="write it as one self-contained page that filters")

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from selector.cli import output
+from selector.cli import options, output
 from selector.cli.errors import UsageError
 from selector.cli.parser import Subparsers, add_command
 
@@ -38,6 +38,7 @@ def register(subparsers: Subparsers) -> None:
         ),
         examples=("new my_backend", "new my_backend --into manifests/core", "new my_backend --kernel"),
         words="NAME",
+        words_help="the backend's name",
     )
     parser.add_argument(
         "--into", metavar="DIR", help="directory of the manifest (default: a new one called NAME)"
@@ -50,6 +51,7 @@ def register(subparsers: Subparsers) -> None:
         help="also a wrapper, as this module below the current directory (default: NAME_kernel)",
     )
     parser.add_argument("--manifests", metavar="DIR", help="the manifests directory with the vocabulary")
+    options.add_output(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -77,6 +79,9 @@ def run(arguments: Namespace) -> int:
             raise UsageError(f"--kernel {module}: no name of a module")
         files[module.replace(".", os.sep) + ".py"] = _filled("kernel.py", name=name, pack=folder)
     _write(files)
+    if arguments.json:
+        output.write_json({"name": name, "files": list(files), "joins": joins, "kernel": module})
+        return 0
     paint = output.paint()
     lines = [f"{paint('wrote', 'green')} {path}" for path in files]
     lines += ["", "next:", f"  attn-select lint {folder}"]

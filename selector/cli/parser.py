@@ -66,16 +66,18 @@ def add_command(
     description: str,
     examples: Sequence[str] = (),
     words: str | None = None,
+    words_help: str | None = None,
 ) -> Parser:
     """Add a subcommand.
 
     ``run`` takes the parsed arguments and returns the exit code; ``help`` is its line in the list of commands; ``examples``
     are command lines without the program's name. ``words`` is the metavar of arguments that may stand before, between and
-    after options; they arrive as ``arguments.words``.
+    after options; they arrive as ``arguments.words``, and ``words_help``
+    says what they are.
     """
     epilog = "examples:\n" + "\n".join(f"  {PROGRAM} {e}" for e in examples) if examples else None
     parser: Parser = subparsers.add_parser(name, help=help, description=description, epilog=epilog)
     if words is not None:
-        parser.add_argument("words", nargs="*", metavar=words, default=[])
+        parser.add_argument("words", nargs="*", metavar=words, default=[], help=words_help)
     parser.set_defaults(run=run, parser=parser, takes_words=words is not None)
     return parser

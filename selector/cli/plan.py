@@ -37,6 +37,7 @@ def register(subparsers: Subparsers) -> None:
             "plan config.json --pack vllm --on h100 --block-size 16 batch_invariant",
         ),
         words="CONFIG",
+        words_help="a model's config.json or its directory, then fields AXIS=VALUE for every layer",
     )
     group = parser.add_argument_group("how the model is run")
     group.add_argument(

@@ -41,6 +41,7 @@ def register(subparsers: Subparsers) -> None:
             "run head_size=64 layout=paged block_size=16 sinks --seq 512 --queries 1 --backend reference",
         ),
         words="AXIS=VALUE",
+        words_help="a field of the request; a flag alone is true",
     )
     group = parser.add_argument_group("the tensors")
     for flag, default, text in (

@@ -32,6 +32,7 @@ def register(subparsers: Subparsers) -> None:
         ),
         examples=("schema axes", "schema axes kv_cache_dtype", "schema manifest > manifest.schema.json"),
         words="KIND",
+        words_help="axes [NAME ...], or a kind of file (default: list the kinds)",
     )
     options.add_catalog(parser)
     options.add_output(parser)

@@ -203,8 +203,16 @@ def test_what_a_new_kernel_does_not_honour_it_refuses(
 
 
 def test_a_new_backend_joins_a_pack(command: Command, manifests: Path) -> None:
-    ran = command("new", "my_backend", "--into", str(manifests / "core"), "--manifests", str(manifests))
+    into = ("--into", str(manifests / "core"), "--manifests", str(manifests))
+    ran = command("new", "my_backend", *into)
     assert ran.code == 0
+    other = command("new", "my_other", *into, "--json").json
+    assert other == {
+        "name": "my_other",
+        "files": [str(manifests / "core" / "my_other.yaml")],
+        "joins": True,
+        "kernel": None,
+    }
     assert "add my_backend to the policy" in ran.out
     assert command("lint", str(manifests / "core"), "--manifests", str(manifests)).code == 0
     found = command("matrix", "--manifests", str(manifests), "--json").json
