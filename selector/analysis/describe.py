@@ -37,7 +37,13 @@ def part_text(facet: Facet, allowed: frozenset[int]) -> str:
     if facet.candidate is not None:
         return f"{facet.candidate} {text}"
     if facet.axis is not None and facet.axis.type in ("flag", "mode"):
-        return {"true": facet.name, "false": f"no {facet.name}"}.get(text, f"{facet.name} {text}")
+        said = {
+            "true": "{}",
+            "false": "no {}",
+            "false or open": "{} not true",
+            "true or open": "{} not false",
+        }
+        return said.get(text, f"{{}} {text}").format(facet.name)
     return f"{facet.name} {text}"
 
 
@@ -62,7 +68,14 @@ def allowed_text(facet: Facet, allowed: frozenset[int]) -> str:
             )
     kind = facet.axis.type if facet.axis is not None else "choice"
     texts = _WORDERS.get(kind, _choice_texts)(facet, inside, values)
-    return _listed([*texts, *special])
+    return _joined([*texts, *special])
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Alternatives; a comma before the last where one of them has a comma in it."""
+    if len(texts) > 1 and any(", " in t for t in texts):
+        return f"{', or '.join(texts)}"
+    return _listed(texts)
 
 
 _SPECIAL = {"null": "open", "unknown": "unknown", "absent": "not given"}
@@ -75,14 +88,22 @@ def _choice_texts(facet: Facet, inside: list[int], values: list[int]) -> list[st
         return [f"not {_listed([word(m) for m in refused])}"] if refused else ["any"]
     listed = [m for k in inside for m in facet.classes[k].members]
     refused = [m for k in outside for m in facet.classes[k].members]
-    for tag, members in facet.axis.tags.items() if facet.axis is not None else ():
-        if len(members) > 2 and members == frozenset(listed):
-            return [f"tagged {tag}"]
-        if len(members) > 2 and members == frozenset(refused):
-            return [f"not tagged {tag}"]
-    if len(refused) < len(listed) and len(listed) > 2 and all(facet.classes[k].members for k in outside):
-        return [f"not {_listed([word(m) for m in refused])}"]
-    return [_listed([word(m) for m in listed])]
+    if 0 < len(refused) < len(listed) and len(listed) > 2 and all(facet.classes[k].members for k in outside):
+        shorter = _tagged(facet, refused)
+        return [f"not {_listed(shorter)}"]
+    return _tagged(facet, listed)
+
+
+def _tagged(facet: Facet, values: list[Any]) -> list[str]:
+    """Values by their tags where at least three share one that no other value has, and one by one."""
+    left = set(values)
+    found: list[str] = []
+    tags = facet.axis.tags if facet.axis is not None else {}
+    for tag, members in sorted(tags.items(), key=lambda e: -len(e[1])):
+        if len(members) > 2 and members <= left:
+            found.append(f"tagged {tag}")
+            left -= members
+    return [*found, *(word(v) for v in values if v in left)]
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
@@ -93,7 +114,8 @@ def _integer_texts(facet: Facet, inside: list[int], values: list[int]) -> list[s
         ((p, k in inside) for k in values for p in facet.classes[k].members),
         key=lambda e: (e[0].low is not None, e[0].low or 0, len(e[0].by)),
     )
-    return [_span(*part) for part in _spans(pieces)]
+    ends = (facet.axis.min, facet.axis.max) if facet.axis is not None else (None, None)
+    return [_span(*part, ends) for part in _spans(pieces)]
 
 
 Span = tuple["int | None", "int | None", int, int]
@@ -144,7 +166,8 @@ def _runs(ranges: Sequence[Sequence[tuple[Piece, bool]]], by: int, no: int) -> I
             begin = None
 
 
-def _span(low: int | None, high: int | None, by: int, no: int) -> str:
+def _span(low: int | None, high: int | None, by: int, no: int, ends: tuple[int | None, int | None]) -> str:
+    """One range in words; what the axis's domain says anyway is left out."""
     if low is not None and low == high:
         return str(low)
     parts = []
@@ -152,10 +175,10 @@ def _span(low: int | None, high: int | None, by: int, no: int) -> str:
         parts.append(f"a multiple of {by}")
     if no:
         parts.append(f"no multiple of {no}")
+    if low is not None and high is not None and by > 1 and high - low < by:
+        return str(-(-low // by) * by)
+    low, high = (None if low == ends[0] else low), (None if high == ends[1] else high)
     if low is not None and high is not None:
-        if by > 1 and high - low < by:
-            number = -(-low // by) * by
-            return str(number)
         parts.append(f"{low} to {high}")
     elif low is not None:
         parts.append(f"at least {low}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector.analysis import symbolic
@@ -15,6 +15,7 @@ from selector.vocabulary import UNKNOWN
 
 if TYPE_CHECKING:
     from selector.analysis.observe import Observed
+    from selector.analysis.solver import Solver
     from selector.analysis.space import Space
     from selector.analysis.translate import Translation
     from selector.conditions import Condition
@@ -109,7 +110,7 @@ def _numbers(space: Space, axis: Axis, seen: Observed, value: symbolic.Sym) -> l
     starts, moduli = cuts_of(seen.constraints, ())
     pieces = cut(axis.min, axis.max, starts, moduli)
     constraints = [c for c in seen.constraints if c.given is None]
-    groups: dict[Hashable, list[Any]] = {}
+    groups: dict[tuple[bool, ...], list[Any]] = {}
     for piece in pieces:
         groups.setdefault(tuple(c.holds(piece.example) for c in constraints), []).append(piece)
     special: dict[bool, list[int]] = {}
@@ -134,4 +135,19 @@ def _numbers(space: Space, axis: Axis, seen: Observed, value: symbolic.Sym) -> l
         found.append((Class("value", members[0].example, tuple(members)), literal))
     for null, literals in special.items():
         found.append((NULL_CLASS if null else UNKNOWN_CLASS, circuit.disj(literals)))
+    return found
+
+
+def possible(solver: Solver, facets: Sequence[Facet], within: Iterable[int]) -> list[Facet]:
+    """Facets without classes that cannot be had at all (null and unknown values are asked about; others are left)."""
+    base = list(within)
+    found: list[Facet] = []
+    for facet in facets:
+        kept = [
+            k
+            for k, (c, literal) in enumerate(zip(facet.classes, facet.literals))
+            if c.kind == "value" or solver.check([*base, literal])
+        ]
+        classes = tuple(facet.classes[k] for k in kept)
+        found.append(facet._replace(classes=classes, literals=tuple(facet.literals[k] for k in kept)))
     return found

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from selector.derive import ARITHMETIC
 
-__all__ = ["Key", "NumOp", "NumVar", "Term", "combine", "to_z3", "value_of", "variables"]
+__all__ = ["Key", "NumOp", "NumVar", "Term", "ToZ3", "bounds", "combine", "value_of", "variables"]
 
 #: A number that a request or environment gives: an axis's name, and 0 or 1 for an element of a pair (-1: the axis itself).
 Key = tuple[str, int]
@@ -42,6 +42,10 @@ def combine(op: str, args: Sequence[Term]) -> Term:
         return distinct[0] if len(distinct) == 1 else NumOp(op, distinct)
     if op == "difference" and args[0] == args[1]:
         return 0
+    if op == "modulo" and args[0] == args[1]:
+        return 0
+    if op == "floor_div" and args[0] == args[1]:
+        return 1
     if op == "product" and 0 in args:
         return 0
     if op in ("sum", "product") and len(args) == 1:
@@ -73,11 +77,65 @@ def value_of(term: Term, numbers: Mapping[Key, int]) -> int:
     return 0 if found is None else found
 
 
-class ToZ3:
-    """Terms as z3 integers. ``define`` receives the constraints that define fresh variables."""
+Range = tuple["int | None", "int | None"]
 
-    def __init__(self, z3: Any, define: Any) -> None:
-        self.z3, self.define = z3, define
+
+def bounds(term: Term, domain: Callable[[Key], Range]) -> Range:
+    """Numbers between which a term lies (None: no bound known)."""
+    if isinstance(term, int):
+        return term, term
+    if isinstance(term, NumVar):
+        return domain(term.key)
+    parts = [bounds(a, domain) for a in term.args]
+    lows, highs = [p[0] for p in parts], [p[1] for p in parts]
+    if term.op in ("max", "min"):
+        pick = max if term.op == "max" else min
+        known_low, known_high = [n for n in lows if n is not None], [n for n in highs if n is not None]
+        low_sure = bool(known_low) if term.op == "max" else len(known_low) == len(lows)
+        high_sure = bool(known_high) if term.op == "min" else len(known_high) == len(highs)
+        return pick(known_low) if low_sure else None, pick(known_high) if high_sure else None
+    if term.op == "sum":
+        return _total(lows), _total(highs)
+    if term.op == "difference":
+        return _less(lows[0], highs[1]), _less(highs[0], lows[1])
+    if term.op == "gcd":
+        return (1 if any(n is not None and n >= 1 for n in lows) else 0), None
+    positive = [n for n in lows if n is not None and n >= 0]
+    if term.op == "product":
+        if len(positive) < len(lows):
+            return None, None
+        known = [n for n in highs if n is not None]
+        return math.prod(positive), math.prod(known) if len(known) == len(highs) else None
+    if lows[1] is None or lows[1] < 1:
+        return None, None
+    if term.op == "modulo":
+        return 0, _less(highs[1], 1)
+    if lows[0] is None or lows[0] < 0:
+        return None, None
+    if term.op == "floor_div":
+        low = 0 if highs[1] is None else lows[0] // highs[1]
+        return low, None if highs[0] is None else highs[0] // lows[1]
+    return lows[0], _total([highs[0], _less(highs[1], 1)])
+
+
+def _total(numbers: Sequence[int | None]) -> int | None:
+    known = [n for n in numbers if n is not None]
+    return sum(known) if len(known) == len(numbers) else None
+
+
+def _less(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a - b
+
+
+class ToZ3:
+    """Terms as z3 integers.
+
+    ``define`` receives constraints that always hold: definitions of fresh variables, and for divisions by a variable and
+    products what z3 is slow to find itself, for the divisors ``moduli``.
+    """
+
+    def __init__(self, z3: Any, define: Any, moduli: Iterable[int] = ()) -> None:
+        self.z3, self.define, self.moduli = z3, define, tuple(moduli)
         self.known: dict[Term, Any] = {}
 
     def term(self, term: Term) -> Any:
@@ -99,7 +157,11 @@ class ToZ3:
         if term.op == "sum":
             return z3.Sum(args)
         if term.op == "product":
-            return z3.Product(args)
+            found = z3.Product(args)
+            if sum(not isinstance(a, int) for a in term.args) > 1:
+                for m in self.moduli:
+                    self.define(z3.Implies(z3.Or([a % m == 0 for a in args]), found % m == 0))
+            return found
         if term.op == "difference":
             return args[0] - args[1]
         if term.op in ("max", "min"):
@@ -134,6 +196,11 @@ class ToZ3:
             if divisor > 0:
                 return quotient, rest
             return z3.If(rest == 0, quotient, quotient - 1), z3.If(rest == 0, 0, rest + b)
+        for m in self.moduli:  # what divides the divisor leaves the same rest of both
+            self.define(z3.Implies(b % m == 0, (a - rest) % m == 0))
+        self.define(z3.Implies(z3.And(a >= 0, a < b), rest == a))
+        self.define(z3.Implies(z3.And(b > 0, b <= a), rest <= a - b))
+        self.define(z3.Implies(z3.And(b > 0, b <= a, a < 2 * b), rest == a - b))
         negative = z3.And(b < 0, rest != 0)
         return z3.If(negative, quotient - 1, quotient), z3.If(negative, rest + b, rest)
 
@@ -158,8 +225,3 @@ class ToZ3:
             )
         )
         return found
-
-
-def to_z3(z3: Any, define: Any) -> ToZ3:
-    """A translator of terms; see `ToZ3`."""
-    return ToZ3(z3, define)

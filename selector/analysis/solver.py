@@ -243,12 +243,11 @@ class Solver:
         for k, predicate in enumerate(self.space.predicates):
             if not reads >> k & 1:
                 continue
-            keys = variables(predicate.term)
-            if all(self._piece(key, pieces) for key in keys):
+            if all(self._piece(key, pieces) for key in variables(predicate.term)):
                 wanted.append((predicate, self._true(self.space.predicate_literals[predicate])))
         sound = True
         for members in groups(wanted):
-            keys = sorted(frozenset().union(*(variables(p.term) for p, _ in members)))
+            keys: list[Key] = sorted(set().union(*(variables(p.term) for p, _ in members)))
             for key in list(keys):  # both elements of a pair are chosen together
                 if key[1] >= 0 and (key[0], 1 - key[1]) not in keys:
                     keys.append((key[0], 1 - key[1]))
@@ -300,6 +299,17 @@ class Solver:
         self._define(wanted)
         for gate in wanted:
             self.standing |= self._reads[gate]
+
+    def at_most(self, number: int, literals: Iterable[int]) -> int:
+        """A new literal under which no more than so many of some literals hold."""
+        wanted = list(literals)
+        switch = self.space.circuit.var()
+        self._define([switch, *wanted])
+        if len(wanted) > number:
+            names = " ".join(self._name(x) for x in wanted)
+            gates = (abs(x) for x in (switch, *wanted))
+            self._tell([f"(assert (=> n{switch} ((_ at-most {number}) {names})))"], gates)
+        return switch
 
     # -- answers ------------------------------------------------------------------------------------------------------
 

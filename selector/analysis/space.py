@@ -14,7 +14,7 @@ from selector.analysis import classes
 from selector.analysis.circuit import FALSE, TRUE, Circuit
 from selector.analysis.classes import Class, Classes
 from selector.analysis.integers import Piece
-from selector.analysis.numbers import Key, Term, value_of, variables
+from selector.analysis.numbers import Key, Term, bounds, value_of, variables
 from selector.analysis.observe import Observed, observe
 from selector.conditions import Condition
 
@@ -137,8 +137,11 @@ class Space:
 
     def at_least(self, term: Term, number: int) -> int:
         """The literal of ``term >= number``."""
-        if isinstance(term, int):
-            return TRUE if term >= number else FALSE
+        low, high = bounds(term, self._domain)
+        if low is not None and low >= number:
+            return TRUE
+        if high is not None and high < number:
+            return FALSE
         return self._predicate(Predicate("ge", term, number))
 
     def multiple(self, term: Term, number: int) -> int:
@@ -150,6 +153,10 @@ class Space:
     def equals(self, term: Term, number: int) -> int:
         """The literal of ``term == number``."""
         return self.circuit.both(self.at_least(term, number), -self.at_least(term, number + 1))
+
+    def _domain(self, key: Key) -> tuple[int | None, int | None]:
+        axis = self.number_axis(key).axis
+        return axis.min, axis.max
 
     def _predicate(self, predicate: Predicate) -> int:
         found = self.predicate_literals.get(predicate)

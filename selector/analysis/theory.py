@@ -57,7 +57,16 @@ class Theory:
         self.space, self.z3 = space, z3
         self.solver = z3.Solver()
         self.solver.set("timeout", PATIENCE)
-        self.terms = ToZ3(z3, self.solver.add)
+        moduli = {
+            m
+            for g in space.given
+            for c in g.classes
+            for p in c.members
+            if isinstance(p, Piece)
+            for m in (*p.by, *p.no)
+        }
+        moduli |= {p.number for p in space.predicates if p.kind == "multiple"}
+        self.terms = ToZ3(z3, self.solver.add, sorted(moduli - {1}))
         self.known: dict[Question, Answer] = {}
         self.handles: dict[Any, Any] = {}
         self.domains: set[Key] = set()

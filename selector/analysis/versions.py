@@ -91,7 +91,13 @@ def _suffixed(version: object) -> Iterable[str]:
 
 def _plainness(text: str) -> tuple[bool, bool, int, int, str]:
     """Versions as people write them come first."""
-    return ("+" in text, not re.fullmatch(r"[0-9.]+", text), abs(text.count(".") - 1), len(text), text)
+    return (
+        "+" in text or text == "0",
+        not re.fullmatch(r"[0-9.]+", text),
+        abs(text.count(".") - 1),
+        len(text),
+        text,
+    )
 
 
 def representatives(
