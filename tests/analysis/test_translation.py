@@ -31,9 +31,8 @@ def test_winner_and_accepted_are_the_engines(case: Case) -> None:
         truth = space.evaluate([*wins, *accepted], point.chosen, point.numbers)
         ids = [c.id for c in catalog.candidates]
         assert [n for n, held in zip(ids, truth) if held] == [report.selected] * (report.selected is not None)
-        listed = {ids[i] for i in translation.listed()}
-        found = {n for n, held in zip(ids, truth[len(ids) :]) if held} & listed
-        assert found == {*(r.id for r in report.ranked), *report.excluded}
+        found = {i for i in translation.listed() if truth[len(ids) + i]}
+        assert found == {*report.outcome.ranked, *report.outcome.excluded}
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
@@ -51,7 +50,8 @@ def test_what_the_solver_finds_is_confirmed(case: Case) -> None:
             assert witness.decide(raw, catalog, strict=strict).selected == name
         if solver.check([-translation.accepted(i)]):
             raw = witness.values_of(space, solver.point())
-            assert name in witness.decide(raw, catalog, strict=strict).rejected
+            outcome = witness.decide(raw, catalog, strict=strict).outcome
+            assert i not in {*outcome.ranked, *outcome.excluded}
     if solver.check([-translation.some]):
         raw = witness.values_of(space, solver.point())
         assert witness.decide(raw, catalog, strict=strict).selected is None
