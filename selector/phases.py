@@ -22,11 +22,15 @@ PHASE = "phase"
 
 
 class PhasePlan(NamedTuple):
-    """One report a phase, the candidate chosen in each (None where none fits), and what pairing changed, in words."""
+    """One report a phase, the candidate chosen in each (None where none fits), and what pairing changed, in words.
+
+    ``rules`` are the pair rules whose conditions hold for the request.
+    """
 
     reports: Mapping[str, Report]
     chosen: Mapping[str, str | None]
     notes: tuple[str, ...]
+    rules: tuple[PairRule, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -37,6 +41,32 @@ class PhasePlan(NamedTuple):
         """What runs in a phase: the chosen candidate, or what its adjustment puts in its place."""
         ident = self.chosen[phase]
         return None if ident is None else _runs(self._ranked(phase, ident))
+
+    def allows(self, prefill: str, decode: str) -> bool:
+        """Whether two accepted candidates may serve the two phases together."""
+        return _allowed(self.rules, self._ranked("prefill", prefill), self._ranked("decode", decode))
+
+    def paired(self) -> tuple[str, ...]:
+        """The pair rules that the two choices fall under, in words."""
+        prefill, decode = (self.chosen.get(phase) for phase in ("prefill", "decode"))
+        if prefill is None or decode is None:
+            return ()
+        left, right = self._ranked("prefill", prefill), self._ranked("decode", decode)
+        return tuple(_say(r) for r in self.rules if _named(left, r.prefill) and _named(right, r.decode))
+
+    def differing(self) -> dict[str, dict[str, Any]]:
+        """Fields that one phase changes and the other has otherwise: phase to value, by axis. Both share one cache."""
+        after: dict[str, dict[str, Any]] = {}
+        for phase, ident in self.chosen.items():
+            adjusted = None if ident is None else self._ranked(phase, ident).adjusted
+            for axis, _, value in adjusted.changes if adjusted is not None else ():
+                after.setdefault(axis, {})[phase] = value
+        found = {}
+        for axis, values in after.items():
+            each = {p: values.get(p, self.reports[p].request.get(axis)) for p, c in self.chosen.items() if c}
+            if len({repr(v) for v in each.values()}) > 1:
+                found[axis] = each
+        return found
 
     def _ranked(self, phase: str, ident: str) -> Ranked:
         return next(r for r in self.reports[phase].ranked if r.id == ident)
@@ -49,6 +79,8 @@ class PhasePlan(NamedTuple):
                 for phase, report in self.reports.items()
             },
             "notes": list(self.notes),
+            "paired": list(self.paired()),
+            "differing": self.differing(),
         }
 
 
@@ -75,11 +107,11 @@ def select_phases(
         for phase in phases_of(catalog)
     }
     best: dict[str, str | None] = {phase: report.selected for phase, report in reports.items()}
-    rules = [rule for pack in catalog.packs for rule in pack.pairs]
+    rules = tuple(rule for pack in catalog.packs for rule in pack.pairs)
     if set(reports) != {"prefill", "decode"} or not rules or not all(best.values()):
         return PhasePlan(reports, best, ())
     values = dict(enumerate(reports["decode"].trace.values))
-    rules = [rule for rule in rules if holds(rule.when, values)]
+    rules = tuple(rule for rule in rules if holds(rule.when, values))
     pairs = [
         (p.rank + d.rank, d.rank, p, d)
         for p in reports["prefill"].ranked
@@ -87,14 +119,14 @@ def select_phases(
         if _allowed(rules, p, d)
     ]
     if not pairs:
-        return PhasePlan(reports, {"prefill": None, "decode": None}, tuple(_say(r) for r in rules))
+        return PhasePlan(reports, {"prefill": None, "decode": None}, tuple(_say(r) for r in rules), rules)
     _, _, prefill, decode = min(pairs, key=lambda entry: entry[:2])
     chosen: dict[str, str | None] = {"prefill": prefill.id, "decode": decode.id}
     changed = [phase for phase in chosen if chosen[phase] != best[phase]]
     notes = [f"{phase}: {chosen[phase]} in place of {best[phase]}" for phase in changed]
     if changed:
         notes.extend(_say(rule) for rule in rules)
-    return PhasePlan(reports, chosen, tuple(notes))
+    return PhasePlan(reports, chosen, tuple(notes), rules)
 
 
 def _runs(ranked: Ranked) -> str:
@@ -106,7 +138,7 @@ def _named(ranked: Ranked, names: tuple[str, ...]) -> bool:
     return ident in names or ident.partition("/")[0] in names
 
 
-def _allowed(rules: list[PairRule], prefill: Ranked, decode: Ranked) -> bool:
+def _allowed(rules: tuple[PairRule, ...], prefill: Ranked, decode: Ranked) -> bool:
     for rule in rules:
         left, right = _named(prefill, rule.prefill), _named(decode, rule.decode)
         if rule.given in ("decode", "both") and right and not left:

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from selector.environment import Environment
     from selector.manifest import Candidate
     from selector.model_config import LayerKind
+    from selector.phases import PhasePlan
     from selector.preferences import Preference
     from selector.report import Report
 
-__all__ = ["Plan", "Uniform", "Verdict", "block_sizes", "make_plan", "unheard"]
+__all__ = ["Plan", "Uniform", "Verdict", "block_sizes", "key_of", "make_plan", "serving", "unheard"]
 
 #: The axis of the tokens of a cache block.
 BLOCK_SIZE = "block_size"
@@ -32,7 +33,7 @@ class Verdict(NamedTuple):
     """One kind of layer, in one phase where the pack answers these apart.
 
     ``chosen`` is the candidate to use; it differs from the report's winner where the other phase's choice rules that out, and
-    ``because`` is the pair's note then.
+    ``because`` is the pair's note then. ``together`` is what both phases get.
     """
 
     kind: LayerKind
@@ -40,6 +41,7 @@ class Verdict(NamedTuple):
     report: Report
     chosen: str | None
     because: str | None
+    together: PhasePlan | None = None
 
     @property
     def backend(self) -> str | None:
@@ -50,6 +52,14 @@ class Verdict(NamedTuple):
     def name(self) -> str:
         """The kind of layer, with its phase."""
         return self.kind.kind if self.phase is None else f"{self.kind.kind}, {self.phase}"
+
+    @property
+    def runs(self) -> str | None:
+        """What runs: the chosen candidate, or what its adjustment puts in its place."""
+        entry = next((r for r in self.report.ranked if r.id == self.chosen), None)
+        if entry is None:
+            return None
+        return entry.id if entry.adjusted is None or entry.adjusted.use is None else entry.adjusted.use
 
     def losses(self) -> tuple[Loss, ...]:
         """What fields cost that the user gave, and not the model."""
@@ -125,7 +135,7 @@ def _verdicts(
     plan = select_phases(request, catalog, environment, preferences, strict=strict, origins=origins)
     because = "; ".join(plan.notes) or None
     return [
-        Verdict(kind, phase, report, chosen, because if chosen != report.selected else None)
+        Verdict(kind, phase, report, chosen, because if chosen != report.selected else None, plan)
         for phase, report in plan.reports.items()
         for chosen in (plan.chosen[phase],)
     ]
@@ -149,37 +159,72 @@ def unheard(kinds: Sequence[LayerKind], catalog: Catalog) -> list[str]:
 # -- one backend for all ----------------------------------------------------------------------------------------------
 
 
-def uniform(verdicts: Sequence[Verdict]) -> Uniform:
-    """The backend that serves every layer and stands best in their orders, weighed by the number of layers."""
+def serving(verdicts: Sequence[Verdict]) -> dict[str, dict[str, tuple[int, str]]]:
+    """What each backend is for each verdict it can serve: rank and candidate, by `key_of`. Its phases go together."""
     places: dict[str, dict[str, tuple[int, str]]] = {}
     for verdict in verdicts:
         for entry in verdict.report.ranked:
             backend = entry.id.partition("/")[0]
-            places.setdefault(backend, {}).setdefault(_key(verdict), (entry.rank, entry.id))
-    wanted = [_key(v) for v in verdicts]
+            places.setdefault(backend, {}).setdefault(key_of(verdict), (entry.rank, entry.id))
+    for prefill, decode in _pairs(verdicts):
+        together = prefill.together
+        assert together is not None
+        for backend, serves in places.items():
+            both = [
+                (p, d)
+                for p in _of(backend, prefill)
+                for d in _of(backend, decode)
+                if together.allows(p[1], d[1])
+            ]
+            for verdict in (prefill, decode):
+                serves.pop(key_of(verdict), None)
+            if both:
+                serves[key_of(prefill)], serves[key_of(decode)] = min(both, key=lambda e: e[0][0] + e[1][0])
+    return places
 
-    def cost(backend: str) -> tuple[int, int]:
+
+def _pairs(verdicts: Sequence[Verdict]) -> list[tuple[Verdict, Verdict]]:
+    """The verdicts of the two phases of one kind of layer, where pair rules stand between them."""
+    found: dict[int, dict[str | None, Verdict]] = {}
+    for verdict in verdicts:
+        if verdict.together is not None and verdict.together.rules:
+            found.setdefault(id(verdict.together), {})[verdict.phase] = verdict
+    return [(v["prefill"], v["decode"]) for v in found.values() if {"prefill", "decode"} <= set(v)]
+
+
+def _of(backend: str, verdict: Verdict) -> list[tuple[int, str]]:
+    """The accepted candidates of a backend: rank and name."""
+    return [(r.rank, r.id) for r in verdict.report.ranked if r.id.partition("/")[0] == backend]
+
+
+def uniform(verdicts: Sequence[Verdict]) -> Uniform:
+    """The backend that serves every layer and stands best in their orders, weighed by the number of layers."""
+    places = serving(verdicts)
+    wanted = [key_of(v) for v in verdicts]
+
+    def cost(backend: str) -> tuple[int, int, int]:
         serves = places[backend]
-        lacking = sum(v.kind.count for v in verdicts if _key(v) not in serves)
-        return lacking, sum(serves[_key(v)][0] * v.kind.count for v in verdicts if _key(v) in serves)
+        lacking = sum(v.kind.count for v in verdicts if key_of(v) not in serves)
+        ranks = sum(serves[key_of(v)][0] * v.kind.count for v in verdicts if key_of(v) in serves)
+        return lacking, ranks, -sum(v.kind.count for v in verdicts if v.backend == backend)
 
     ordered = sorted(places, key=cost)
     if not ordered or not wanted:
         return Uniform(None, {}, (), None, ())
     best = ordered[0]
     serves = places[best]
-    lacking = tuple(v.name for v in verdicts if _key(v) not in serves)
+    lacking = tuple(v.name for v in verdicts if key_of(v) not in serves)
     if lacking:
         return Uniform(None, {}, (), best, lacking)
     costs = tuple(
-        Cost(v.name, v.kind.count, serves[_key(v)][1], v.chosen)
+        Cost(v.name, v.kind.count, serves[key_of(v)][1], v.chosen)
         for v in verdicts
         if v.chosen is not None and v.backend != best
     )
     return Uniform(best, {k: serves[k][1] for k in wanted}, costs, None, ())
 
 
-def _key(verdict: Verdict) -> str:
+def key_of(verdict: Verdict) -> str:
     """What tells verdicts apart: kinds of the same name may differ in their requests."""
     return f"{verdict.kind.part}/{verdict.name}/{verdict.kind.indices[:1]}"
 

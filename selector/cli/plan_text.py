@@ -68,7 +68,8 @@ class _Plan(_Report):
         names = [f"{v.kind.count} × {v.name}" for v in verdicts]
         wide = min(max(cells(n) for n in names), 34)
         told = ""
-        for name, verdict in zip(names, verdicts, strict=True):
+        later = (*verdicts[1:], None)
+        for name, verdict, following in zip(names, verdicts, later, strict=True):
             style = ("green",) if verdict.chosen is not None else ("red",)
             chosen = verdict.chosen or "no backend"
             instead = verdict.report.selected
@@ -84,9 +85,24 @@ class _Plan(_Report):
                 entry = next((r for r in verdict.report.ranked if r.id == verdict.chosen), None)
                 if entry is not None:
                     self.remarks(entry._replace(rank=1))
+            if following is None or following.together is not verdict.together:
+                self.phases(verdict)
         for kind in self.model.layers:
             if not kind.attention:
                 self.put(printable(f"{kind.count} × {kind.kind}: no attention"), 2, 6, "dim")
+
+    def phases(self, verdict: Verdict) -> None:
+        """What ties the two phases of a kind of layer to each other, after the second one."""
+        together = verdict.together
+        if together is None:
+            return
+        for note in together.paired():
+            self.put(printable(f"they go together: {note}"), 6, 8, "dim")
+        for axis, values in together.differing().items():
+            each = ", ".join(f"{phase} {word(value)}" for phase, value in values.items())
+            self.put(
+                printable(f"the phases do not agree on {axis}: {each}; one cache serves both"), 6, 8, "yellow"
+            )
 
     def fields(self, verdict: Verdict) -> str:
         shown = []
@@ -226,8 +242,11 @@ def _layer(verdict: Verdict) -> dict[str, Any]:
         "origins": report.origins,
         "window": kind.window,
         "selected": verdict.chosen,
+        "runs": verdict.runs,
         "instead_of": report.selected if verdict.because else None,
         "because": verdict.because,
+        "pairs": [] if verdict.together is None else list(verdict.together.paired()),
+        "differing": {} if verdict.together is None else verdict.together.differing(),
         "option": None if entry is None else entry.option,
         "candidates": [r.id for r in report.ranked],
         "adjusted": None if entry is None or entry.adjusted is None else entry.adjusted.to_dict(),
