@@ -53,16 +53,21 @@ class Refusals(Mapping[str, frozenset[str]]):
         candidates = report.catalog.candidates
         accepted = {*report.outcome.ranked, *report.outcome.excluded}
         self._names = {
-            candidate.id: None
+            candidate.id: place
             for place, candidate in enumerate(candidates)
             if place not in accepted and not candidate.abstract
         }
         self._report = report
 
     def __getitem__(self, name: str) -> frozenset[str]:
-        if name not in self._names:
-            raise KeyError(name)
-        reasons = self._report.reasons(name)
+        from selector.reasons import reasons_of
+
+        place, report = self._names[name], self._report
+        program = report.catalog.program
+        if program.adjust[place] or place in report.outcome.removed:
+            reasons = report.reasons(name)
+        else:  # the same reasons, without those of every other candidate
+            reasons = reasons_of(program, place, report.trace, strict=report.strict)
         return frozenset(axis for reason in reasons for axis in (reason.axes or (reason.axis,)))
 
     def __iter__(self) -> Iterator[str]:
