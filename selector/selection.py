@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from selector import measured, quarantine
 from selector import preferences as prefs
-from selector import quarantine
 from selector.bound import Bound, Decision
 from selector.catalog import Catalog
 from selector.environment import Environment
@@ -169,6 +169,15 @@ class Engine:
             return decision
         return self._prefer(decision, preferences, broken)
 
+    def wishes(self, request: Request, preferences: tuple[Preference, ...]) -> tuple[Preference, ...]:
+        """The preferences, and last what was measured for this request on this machine."""
+        found = measured.in_use()
+        if found is None or found.fingerprint != self.environment.fingerprint:
+            return preferences
+        ranked = self.bound.decide(request).ranked
+        wish = found.preference(request, [self.catalog.candidates[i].id for i in ranked])
+        return preferences if wish is None else (*preferences, wish)
+
     def _broken(self, decision: Decision) -> dict[int, tuple[Reason, ...]]:
         """The accepted candidates whose kernels failed in this process, which is the machine that is decided about."""
         candidates = self.catalog.candidates
@@ -192,7 +201,7 @@ class Engine:
                         )
                 ranked = [i for i in ranked if i not in removed]
                 excluded = [i for i in excluded if i not in removed]
-        for preference in preferences:
+        for preference in reversed(preferences):  # the last to be moved up stands first
             if preference.kind == "prefer":
                 first = [i for i in self.positions(preference) if i in ranked]
                 ranked = [*first, *(i for i in ranked if i not in first)]
@@ -297,6 +306,7 @@ def reload(*packs: str, manifests: str | None = None) -> Catalog:
     global _DEFAULT
     state = _State(Catalog.load(*packs, manifests=manifests), Environment.probe())
     prefs.forget()
+    measured.forget()
     _DEFAULT = state
     return state.catalog
 
@@ -323,6 +333,7 @@ def decide(
     """The report of a decision; never raises for "nothing fits"."""
     engine = engine_for(catalog, environment, strict)
     bound_request = request.within(catalog.vocabulary)
+    preferences = engine.wishes(bound_request, preferences)
     outcome = engine.decide(bound_request, preferences)
     return Report(catalog, environment, bound_request, outcome, preferences, strict, origins)
 
@@ -439,6 +450,7 @@ def _selected(
     if known is None:
         inner = request.within(catalog.vocabulary)
         began = time.time_ns()
+        preferences = engine.wishes(inner, preferences)
         outcome = engine.decide(inner, preferences)
         ended = time.time_ns()
         if outcome.best >= 0:
