@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["WRITTEN", "build", "render", "vocabulary_schema"]
 
 #: The schemas that are kept as files.
-WRITTEN = ("vocabulary", "manifest", "pack", "environment", "software", "request", "invariants")
+WRITTEN = ("vocabulary", "manifest", "pack", "environment", "software", "request", "invariants", "fleet")
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _UNLISTED: Schema = {
@@ -64,6 +64,7 @@ def build(vocabulary: Mapping[str, object]) -> dict[str, Schema]:
         "software": _software(axes),
         "request": _request(axes),
         "invariants": invariants_schema(axes),
+        "fleet": _fleet(axes),
     }
     return {
         kind: {"$schema": _DRAFT, "title": f"attention-selector: {kind}", **without_unused(schema)}
@@ -234,6 +235,31 @@ def _request(axes: dict[str, Axis]) -> Schema:
             **axis_aliases(asked),
             "definitions": definitions(axes, "value"),
         },
+    )
+
+
+def _fleet(axes: dict[str, Axis]) -> Schema:
+    version: Schema = {**VERSION, "description": "The version that is installed."}
+    machine: Schema = {
+        "on": {**TEXT, "description": "A preset, or a file beside this one that describes a machine."},
+        "count": {"type": "integer", "minimum": 1, "default": 1, "description": "How many there are."},
+        "name": {**TEXT, "description": "How a plan calls them; the machine's own name if it is left out."},
+        "profile": {**NAME, "description": "What a preset has installed."},
+        "with": _named(version, "Packages that are installed as well, or in another version."),
+        "without": sequence(TEXT, "Packages that are not installed."),
+        "facts": by_axis(axes, "environment", "value", "Facts that are otherwise."),
+        "note": NOTE,
+    }
+    return mapping(
+        {
+            "fleet": file_format("fleet"),
+            "title": TITLE,
+            "machines": sequence(mapping(machine, ["on"]), "Kinds of machines.", 1),
+            "doc": DOC,
+            "note": NOTE,
+        },
+        ["fleet", "machines"],
+        {"definitions": definitions(axes, "value")},
     )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Checked", "check"]
 
 #: Kinds of files by their first key; those that a schema and the vocabulary alone can judge.
-KINDS = ("vocabulary", "manifest", "pack", "environment", "software", "invariants")
+KINDS = ("vocabulary", "manifest", "pack", "environment", "software", "invariants", "fleet")
 
 
 class Checked:
@@ -143,10 +143,10 @@ def _plain(checked: Checked, path: str, root: str, vocabulary: Vocabulary) -> No
     except ManifestError as error:
         checked.add(error.faults)
         return
-    checked.add(_faults(document, path, vocabulary))
+    checked.add(_faults(document, path, vocabulary, root))
 
 
-def _faults(document: Document, path: str, vocabulary: Vocabulary) -> list[Fault]:
+def _faults(document: Document, path: str, vocabulary: Vocabulary, root: str) -> list[Fault]:
     from selector.schema_build import build
     from selector.validate import validate
 
@@ -165,6 +165,10 @@ def _faults(document: Document, path: str, vocabulary: Vocabulary) -> list[Fault
         faults += decode_manifest(document, vocabulary, "")[1]
     elif kind == "environment":
         faults += _environment(document, vocabulary)
+    elif kind == "fleet":
+        from selector.fleet import fleet_of
+
+        faults += fleet_of(document, vocabulary, root, os.path.dirname(os.path.abspath(path)))[1]
     return faults
 
 

@@ -29,12 +29,13 @@ def register(subparsers: Subparsers) -> None:
         description=(
             "One verdict for each kind of attention layer in a model's config.json (or the directory it lies in), then\n"
             "the best single backend for all of them and what it costs. Further AXIS=VALUE words hold for every layer.\n"
-            "Exit code 3 if some layer has no backend."
+            "Exit code 3 if some layer has no backend (with --fleet: on some machine)."
         ),
         examples=(
             "plan config.json --on h100",
             "plan models/my-model --on b200 --tp 8 --kv-cache-dtype fp8",
             "plan config.json --pack vllm --on h100 --block-size 16 batch_invariant",
+            "plan config.json --fleet fleet.yaml",
         ),
         words="CONFIG",
         words_help="a model's config.json or its directory, then fields AXIS=VALUE for every layer",
@@ -51,6 +52,10 @@ def register(subparsers: Subparsers) -> None:
     )
     group.add_argument("--block-size", type=int, metavar="N", help="tokens in a block of the KV cache")
     options.add_environment(parser)
+    fleet = parser.add_argument_group("many machines")
+    fleet.add_argument(
+        "--fleet", metavar="FILE", help="the kinds of machines, with their counts, instead of one machine"
+    )
     options.add_catalog(parser)
     options.add_preferences(parser)
     options.add_output(parser, verbose="the whole report of each kind of layer")
@@ -66,6 +71,10 @@ def run(arguments: Namespace) -> int:
     model = _model(arguments, catalog)
     if not any(kind.attention for kind in model.layers):
         raise UsageError(f"{model.source} describes no attention layer")
+    if arguments.fleet is not None:
+        from selector.cli.plan_fleet import run_fleet
+
+        return run_fleet(arguments, catalog, model)
     machine = options.environment_of(arguments, catalog)
     plan = make_plan(
         model.layers, catalog, machine, options.preferences_of(arguments), strict=arguments.strict

@@ -175,6 +175,16 @@ FILES = {
           full: {packages: all, facts: [{when: {device: cuda}, set: {compute_capability: "9.0"}, source: x, note: x}]}
           bare: {packages: [torch]}
         """,
+    "fleet": """\
+        fleet: 1
+        title: Production
+        doc: text
+        note: text
+        machines:
+          - {on: h100, count: 64, name: new, profile: bare, with: {flash-attn: "2.8.3"}, without: [torch], note: text}
+          - on: machines/env.json
+            facts: {device: nvidia, compute_capability: "9.0", amx: false, packages: {x: null}}
+        """,
     "request": """\
         head_dim: 128
         head_size_v: null
