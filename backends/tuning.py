@@ -39,7 +39,8 @@ def shapes_text(shapes: Sequence[Shapes]) -> str:
 def _clock(run: Callable[[], object], device: torch.device) -> float:
     """Seconds of one run: device events on a GPU, the wall clock elsewhere."""
     if device.type == "cuda":
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        end: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         begin.record()
         run()
         end.record()
@@ -99,8 +100,8 @@ def time_candidates(
             ready[name] = call
             taken[name].append([])
         for _ in range(runs):
-            for name, call in ready.items():
-                taken[name][-1].append(_clock(call, device))
+            for name, prepared in ready.items():
+                taken[name][-1].append(_clock(prepared, device))
     found = []
     for name, by_trial in taken.items():
         if name in errors or len(by_trial) < len(trials):
