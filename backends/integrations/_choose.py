@@ -7,15 +7,16 @@ cannot compare the two winners, structure goes first.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from backends.call import request_fields
+from backends.dispatch import _constant as settled
 from backends.dispatch import _environment
 from selector.errors import NoBackendError
 from selector.quarantine import LISTENERS
+from selector.runner import load_kernel
 from selector.selection import default_state, select
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ __all__ = ["REGISTERED", "Chooser", "best", "wish_of"]
 KEPT = 4096
 
 Wish = tuple[str, ...] | None
+
+#: Kernels that graphs use: what is traced cannot import.
+_MODULES: dict[str, Any] = {}
 
 #: The implementations by name.
 REGISTERED: dict[str, Chooser] = {}
@@ -127,8 +131,9 @@ class Chooser:
 
     def constant(self, fields: dict[str, object], wish: Wish, layer: str) -> tuple[Any, str | None]:
         """(module, variant) of the winner, folded into the graph that is being traced."""
-        kernel, variant = _constant(self, tuple(fields), tuple(fields.values()), wish, layer)
-        return import_module(kernel), variant
+        values = tuple(settled(value) for value in fields.values())
+        kernel, variant = _constant(self, tuple(fields), values, wish, layer)
+        return _MODULES[kernel], variant
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
@@ -139,9 +144,9 @@ def _constant(
         candidate = chooser.select(dict(zip(names, values)), wish).candidate
     except NoBackendError as error:
         raise named(layer, "mask", error) from error
-    if candidate.kernel is None:
-        raise RuntimeError(f"{candidate.id} has no kernel")
-    return candidate.kernel, candidate.variant
+    module = load_kernel(candidate)
+    _MODULES[module.__name__] = module
+    return module.__name__, candidate.variant
 
 
 def best(selections: Sequence[Selection]) -> int:

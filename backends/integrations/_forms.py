@@ -19,16 +19,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-__all__ = ["Documents", "Form", "forms"]
-
-
-class Documents(NamedTuple):
-    """Documents that the caller packed into one row, as FlashAttention's arguments."""
-
-    starts_q: Tensor
-    starts_k: Tensor
-    longest_q: int
-    longest_k: int
+__all__ = ["Form", "forms"]
 
 
 class Form(NamedTuple):
@@ -49,8 +40,6 @@ def forms(
     v: Tensor,
     mask: Tensor,
     bias: Tensor | None,
-    *,
-    documents: Documents | None,
     options: Mapping[str, Any],
 ) -> list[Form]:
     """Every way to say this layer, the one with the most structure first.
@@ -59,12 +48,7 @@ def forms(
         q, k, v: ``[batch, length, heads, size]``.
         mask: a tensor ``[batch or 1, heads or 1, queries, keys]`` (bool, or a bias), or one that knows its structure.
         bias: added to the scores, broadcastable to ``[batch, heads, queries, keys]``, or None.
-        documents: boundaries inside a single row, which a mask with structure does not know of. A plain tensor, padding
-            and the mask's own documents say all there is to say, so they come first.
         options: further fields of the call.
-
-    Raises:
-        ValueError: documents in a batch of several rows, or with a part of the keys only.
     """
     if not isinstance(mask, StructuredMask):
         return [_tensor(q, k, v, mask, bias, options)]
@@ -72,8 +56,6 @@ def forms(
     if not view.aligned or view.start >= view.end:
         return [_tensor(q, k, v, mask.dense(), bias, options)]
     structured = view.padding is None and view.documents is None
-    if documents is not None and structured and bias is None:
-        return [_given_documents(q, k, v, view, documents, options)]
     found = []
     if structured and bias is None:
         found.append(Form("structure", lambda: _structured(q, k, v, view, options, None), _same))
@@ -138,36 +120,6 @@ def _masked(
     plane = mask.dense()[..., view.start : view.end]
     k, v = _cut(view, k, v)
     return make_call(q, k, v, mask=_with_bias(plane, bias), **options)
-
-
-def _given_documents(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    view: View,
-    documents: Documents,
-    options: Mapping[str, Any],
-) -> Form:
-    if q.shape[0] != 1:
-        raise ValueError(f"cu_seq_lens_q with a batch of {q.shape[0]}: packed documents are one row")
-    if view.start != 0 or view.end != k.shape[1]:
-        raise ValueError(f"cu_seq_lens_q with keys {view.start} to {view.end} of {k.shape[1]} in sight")
-
-    def make() -> Call:
-        return make_call(
-            q[0],
-            k[0],
-            v[0],
-            cu_seqlens_q=documents.starts_q.to(torch.int32),
-            cu_seqlens_k=documents.starts_k.to(torch.int32),
-            max_seqlen_q=int(documents.longest_q),
-            max_seqlen_k=int(documents.longest_k),
-            causal=view.causal,
-            window=view.window,
-            **options,
-        )
-
-    return Form("packed", make, lambda out: out[None])
 
 
 # -- leaving padding out ----------------------------------------------------------------------------------------------

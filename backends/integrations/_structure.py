@@ -176,14 +176,15 @@ class StructuredMask(torch.Tensor):
         kwargs = kwargs or {}
         if func is torch.ops.aten.detach.default:
             return args[0]
-        if func is torch.ops.aten._to_copy.default and not set(kwargs) - {"device", "non_blocking"}:
+        if func is torch.ops.aten._to_copy.default and kwargs.get("dtype", torch.bool) in (None, torch.bool):
             # a model spread over devices moves the mask along
-            return StructuredMask(_moved(args[0].structure, kwargs.get("device")), kwargs["device"])
+            device = kwargs.get("device") or args[0].device
+            return StructuredMask(_moved(args[0].structure, device), device)
         plain = tree_map(lambda x: x.dense() if isinstance(x, StructuredMask) else x, (args, kwargs))
         return func(*plain[0], **plain[1])
 
 
-def _moved(structure: Structure, device: Any) -> Structure:
+def _moved(structure: Structure, device: torch.device) -> Structure:
     return structure._replace(
         padding=None if structure.padding is None else structure.padding.to(device),
         documents=None if structure.documents is None else structure.documents.to(device),

@@ -24,7 +24,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, masking_uti
 
 from backends.call import CallError, make_call, request_fields
 from backends.integrations._choose import REGISTERED, Chooser, wish_of
-from backends.integrations._forms import Documents, forms
+from backends.integrations._forms import forms
 from backends.integrations._layers import ModelReport, record, report_of
 from backends.integrations._recognise import structure_of
 from backends.integrations._structure import Structure, StructuredMask
@@ -132,9 +132,8 @@ def _mask(tensor_masks: bool, arguments: dict[str, Any]) -> Tensor | None:
     # compiled code is a plain tensor.
     decoding = queries == 1 and not skip and not arguments.get("allow_is_bidirectional_skip", False)
     if tensor_masks or decoding or torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
-        return _tensor_mask(
-            {**arguments, "allow_is_causal_skip": skip and queries == keys and not tensor_masks}
-        )
+        # without a mask a layer is taken for causal, so only that mask may be left out
+        return _tensor_mask(arguments, skip and queries == keys and not tensor_masks)
     offset = arguments.get("q_offset", 0)
     structure = structure_of(
         arguments.get("mask_function", masking_utils.causal_mask_function),
@@ -146,14 +145,13 @@ def _mask(tensor_masks: bool, arguments: dict[str, Any]) -> Tensor | None:
         arguments.get("attention_mask"),
     )
     if structure is None:
-        return _tensor_mask(
-            {**arguments, "allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
-        )
+        return _tensor_mask(arguments, False)
     return StructuredMask(structure, torch.device(arguments.get("device", "cpu")))
 
 
-def _tensor_mask(arguments: dict[str, Any]) -> Tensor | None:
-    made: Tensor | None = masking_utils.sdpa_mask(**arguments)
+def _tensor_mask(arguments: dict[str, Any], may_skip: bool) -> Tensor | None:
+    skips = {"allow_is_causal_skip": may_skip, "allow_is_bidirectional_skip": False}
+    made: Tensor | None = masking_utils.sdpa_mask(**{**arguments, **skips})
     return made
 
 
@@ -198,15 +196,11 @@ def _attend(
     try:
         if torch.compiler.is_compiling():
             return _traced(chooser, module, q, k, v, mask, bias, options, arguments, wish)
-        ways = forms(
-            q,
-            k,
-            v,
-            mask if mask is not None else _implied(module, q, k, arguments),
-            bias,
-            documents=_documents(arguments),
-            options=options,
-        )
+        if mask is None:
+            mask = _implied(module, q, k, arguments)
+        if isinstance(mask, StructuredMask) and arguments.get("cu_seq_lens_q") is not None:
+            mask = _documented(module, mask, arguments)
+        ways = forms(q, k, v, mask, bias, options)
         form, call, runner = chooser.choose(ways, wish, lambda: layer_of(module))
     except CallError as error:
         raise LayerError(f"{layer_of(module)}: {error}") from error
@@ -265,15 +259,37 @@ def _sinks(module: torch.nn.Module, arguments: Mapping[str, Any], heads: int) ->
     return flat
 
 
-def _documents(arguments: Mapping[str, Any]) -> Documents | None:
-    """FlashAttention's description of documents packed into one row, if it is complete."""
-    found = [arguments.get(n) for n in ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")]
-    if any(part is None for part in found):
-        return None
-    starts_q, starts_k, longest_q, longest_k = found
-    assert isinstance(starts_q, torch.Tensor) and isinstance(starts_k, torch.Tensor)
-    assert longest_q is not None and longest_k is not None
-    return Documents(starts_q, starts_k, int(longest_q), int(longest_k))
+def _documented(
+    module: torch.nn.Module, mask: StructuredMask, arguments: Mapping[str, Any]
+) -> StructuredMask:
+    """The mask with FlashAttention's boundaries of documents in one row; padding, and boundaries of its own, come first."""
+    view = mask.view_of_keys()
+    if view.padding is not None or view.documents is not None:
+        return mask
+    made: StructuredMask = mask.once(
+        "documented", lambda: _bounded(module, mask.structure, arguments, mask.device)
+    )
+    return made
+
+
+def _bounded(
+    module: torch.nn.Module, plain: Structure, arguments: Mapping[str, Any], device: torch.device
+) -> StructuredMask:
+    starts, other = arguments["cu_seq_lens_q"], arguments.get("cu_seq_lens_k")
+    if plain.batch != 1 or plain.queries != plain.keys or plain.offset != 0:
+        raise LayerError(
+            f"{layer_of(module)}: cu_seq_lens_q with {plain.batch} rows of {plain.queries} queries and {plain.keys} keys, "
+            "expected one row of as many queries as keys"
+        )
+    if other is not None and other is not starts and not torch.equal(starts, other):
+        raise LayerError(f"{layer_of(module)}: cu_seq_lens_k differs from cu_seq_lens_q")
+    lengths = starts.to(device).diff()
+    documents = torch.repeat_interleave(torch.arange(lengths.shape[0], device=device), lengths)
+    if documents.shape[0] != plain.queries:
+        raise LayerError(
+            f"{layer_of(module)}: cu_seq_lens_q ends at {documents.shape[0]}, expected {plain.queries}, the tokens given"
+        )
+    return StructuredMask(plain._replace(padding=None, documents=documents[None]), device)
 
 
 def _traced(

@@ -82,7 +82,8 @@ def register_all() -> None:
 def model_of(config: Any, implementation: str) -> Any:
     """A model with the same random weights for the same configuration. The configuration is copied: models change theirs."""
     torch.manual_seed(0)
-    made = AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation=implementation)
+    build: Any = AutoModelForCausalLM.from_config
+    made = build(copy.deepcopy(config), attn_implementation=implementation)
     for name, parameter in made.named_parameters():
         if name.endswith("sinks"):
             torch.nn.init.normal_(parameter, std=1.0)
