@@ -12,6 +12,7 @@ COMMANDS = (
     "explain",
     "plan",
     "run",
+    "verify",
     "tune",
     "env",
     "doctor",

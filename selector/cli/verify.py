@@ -1,0 +1,226 @@
+"""`attn-select verify`: run what the manifests declare on this machine, and name the lines that are not true."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from selector.cli import options, output
+from selector.cli.errors import UsageError
+from selector.cli.parser import Subparsers, add_command
+from selector.errors import EXIT_NOTHING_FITS, printable
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from types import ModuleType
+
+    from selector.catalog import Catalog
+    from selector.environment import Environment
+
+__all__ = ["register"]
+
+#: Exit code where something that is declared does not hold.
+EXIT_WRONG = 1
+
+#: Seconds between two lines of progress where standard error is no terminal.
+EVERY = 10.0
+
+_TITLES = (
+    ("declared_but_fails", "Declared, but fails", "red"),
+    ("wrong_numbers", "Wrong numbers", "red"),
+    ("works_but_undeclared", "Works, but is not declared", "yellow"),
+)
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the subcommand."""
+    parser = add_command(
+        subparsers,
+        "verify",
+        run,
+        help="run what the manifests declare here, compare with the reference, name lines that are not true",
+        description=(
+            "Walk the declared space of every candidate that this machine can run: all pairs of values of all axes and both\n"
+            "sides of every limit. Each call runs in a child process and is compared with the float64 reference; the bounds\n"
+            "follow from the formats. Wrappers of candidates for other machines are asked what they refuse; nothing of them runs.\n"
+            "Exit code 1 if something that is declared fails or gives wrong numbers."
+        ),
+        examples=(
+            "verify --quick",
+            "verify --backend torch_sdpa --rejected --json",
+            "verify --manifests edited/ --state walk.jsonl",
+        ),
+    )
+    group = parser.add_argument_group("the walk")
+    group.add_argument("--quick", action="store_true", help="stop within a minute")
+    group.add_argument("--rejected", action="store_true", help="also try what the manifests refuse")
+    group.add_argument(
+        "--backend", action="append", metavar="NAME", help="only this backend or candidate; repeatable"
+    )
+    group.add_argument(
+        "--device", metavar="NAME", help="tensors on this device (default: the machine's; cpu beside a GPU)"
+    )
+    group.add_argument(
+        "--limit", type=float, metavar="S", default=180.0, help="seconds a call (default: 180)"
+    )
+    group.add_argument("--time", type=float, metavar="S", help="seconds for the whole walk")
+    group.add_argument(
+        "--state", metavar="FILE", help="keep verdicts in FILE, and go on from those that it holds"
+    )
+    options.add_catalog(parser)
+    options.add_output(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Walk and report."""
+    for name in ("limit", "time"):
+        value = getattr(arguments, name)
+        if value is not None and not value > 0:
+            raise UsageError(f"--{name} {value:g}: more than 0")
+    catalog = options.catalog_of(arguments)
+    names = tuple(n for word in arguments.backend or () for n in word.split(","))
+    _check_names(catalog, names)
+    machine = _machine(arguments, catalog)
+    module = _module()
+    shown = _Progress()
+    try:
+        result = module.verify(
+            catalog,
+            machine,
+            module.Options(
+                names=names,
+                quick=arguments.quick,
+                rejected=arguments.rejected,
+                limit=arguments.limit,
+                seconds=arguments.time,
+                state=arguments.state,
+            ),
+            shown.show,
+            shown.say,
+        )
+    except (ValueError, RuntimeError) as error:
+        raise UsageError(str(error)) from None
+    finally:
+        shown.end()
+    if arguments.json:
+        output.write_json(result.to_dict())
+    else:
+        _write(result, machine)
+    if not any(count.ran for count in result.counts):
+        return EXIT_NOTHING_FITS if result.clean else EXIT_WRONG
+    return 0 if result.clean else EXIT_WRONG
+
+
+def _check_names(catalog: Catalog, names: tuple[str, ...]) -> None:
+    for name in names:
+        if not catalog.find(name):
+            from selector.vocabulary import nearest
+
+            near = nearest(name, catalog.names())
+            raise UsageError(
+                f"--backend {name}: no backend of pack {catalog.name} is called so",
+                f"did you mean {near}?" if near else f"backends: {', '.join(catalog.names())}",
+            )
+
+
+def _machine(arguments: Namespace, catalog: Catalog) -> Environment:
+    from selector.probe import probe
+
+    machine = probe(catalog.root)
+    return machine if arguments.device is None else machine.replace(device=arguments.device)
+
+
+def _module() -> ModuleType:
+    """The walk lies with the kernels, so that this package needs none."""
+    from importlib import import_module
+
+    return import_module("backends.verify")
+
+
+class _Progress:
+    """Progress on standard error: one line that changes on a terminal, else a line now and then."""
+
+    def __init__(self) -> None:
+        self.live = sys.stderr.isatty()
+        self.last = time.monotonic()
+        self.began = self.last
+        self.width = 0
+
+    def show(self, at: Any) -> None:
+        now = time.monotonic()
+        if now - self.last < (0.2 if self.live else EVERY):
+            return
+        self.last = now
+        turn = f", round {at.round + 1}" if at.round else ""
+        failing = f", {at.failing} findings" if at.failing else ""
+        verb = "" if at.ran else " (wrapper only)"
+        text = (
+            f"{now - self.began:5.0f} s  {at.candidate}{verb}: {at.share:4.0%} of the pairs{turn}, "
+            f"{at.calls} calls{failing}"
+        )
+        if self.live:
+            self.width = max(self.width, len(text))
+            sys.stderr.write("\r" + text.ljust(self.width))
+            sys.stderr.flush()
+        else:
+            self.say(text)
+
+    def say(self, text: str) -> None:
+        print(printable(text), file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self.live and self.width:
+            sys.stderr.write("\r" + " " * self.width + "\r")
+            sys.stderr.flush()
+
+
+def _write(result: Any, machine: Environment) -> None:
+    from selector.constraints import word
+    from selector.render.cells import cells, pad
+    from selector.render.screen import Screen
+
+    screen = Screen(output.paint(), output.width(), True)
+    failing = len(result.declared_but_fails) + len(result.wrong_numbers)
+    verdict = "all as declared" if not failing else f"{failing} not as declared"
+    screen.put(
+        f"{result.checked} calls run on {machine.title} and compared: {verdict}",
+        0, 2, "bold", "red" if failing else "green",
+    )  # fmt: skip
+    wide = max([cells(count.candidate) for count in result.counts] + [9]) + 2
+    columns = ("calls", "fails", "wrong", "undeclared", "seconds")
+    heads = "".join(name.rjust(max(len(name), 6) + 2) for name in columns)
+    screen.out.append("")
+    screen.out.append(screen.paint("  " + pad("candidate", wide) + heads, "dim"))
+    lists = (result.declared_but_fails, result.wrong_numbers, result.works_but_undeclared)
+    for count in result.counts:
+        found = [sum(f.candidate == count.candidate for f in findings) for findings in lists]
+        numbers = (str(count.calls), *(str(n) if n else "-" for n in found), f"{count.seconds:.1f}")
+        row = "".join(n.rjust(max(len(c), 6) + 2) for n, c in zip(numbers, columns))
+        remarks = [] if count.ran else [f"wrapper only, as on {count.environment}"]
+        if count.unsaid:
+            remarks.append(f"{count.unsaid} refused for what no axis says")
+        if count.memory:
+            remarks.append(f"{count.memory} did not fit into memory")
+        if count.note:
+            remarks.append(count.note)
+        said = f"  {'; '.join(remarks)}" if remarks else ""
+        screen.out.append("  " + pad(count.candidate, wide) + row + screen.paint(said, "dim"))
+    for ident, why in result.elsewhere.items():
+        screen.put(printable(f"{ident} not walked: {why}"), 2, 6, "dim")
+    for key, title, color in _TITLES:
+        findings = getattr(result, key)
+        if not findings:
+            continue
+        screen.title(f"{title} ({len(findings)})")
+        for finding in findings:
+            screen.put(finding.at, 2, 4, "bold", color)
+            where = "" if finding.ran else f" on {finding.environment}, by its wrapper"
+            screen.put(printable(f"{finding.candidate}{where}: {finding.outcome}: {finding.message}"), 4, 6)
+            fields = [n if v is True else f"{n}={word(v)}" for n, v in finding.request.items()]
+            beside = [f"{n}={word(v)}" for n, v in finding.call.items()]
+            said = f" (call: {' '.join(beside)})" if beside else ""
+            screen.put(printable(" ".join(fields) + said), 4, 6, "dim")
+            if finding.also:
+                screen.put(printable(f"see also {', '.join(finding.also)}"), 4, 6, "dim")
+    output.write(screen.text())
