@@ -76,7 +76,7 @@ def fleet_of(document: Document, vocabulary: Vocabulary, root: str, folder: str)
         environment = reader.machine(entry, ("machines", i))
         if environment is None:
             continue
-        name = _name(entry, environment, names)
+        name = _name(entry, reader.called(entry, environment), names)
         if name in names:
             reader.fault(
                 ("machines", i, "name"),
@@ -88,11 +88,11 @@ def fleet_of(document: Document, vocabulary: Vocabulary, root: str, folder: str)
     return Fleet(document.name, data.get("title"), tuple(machines)), reader.faults
 
 
-def _name(entry: Mapping[str, Any], environment: Environment, taken: Mapping[str, int]) -> str:
+def _name(entry: Mapping[str, Any], machine: str, taken: Mapping[str, int]) -> str:
     """The given name; else the machine's, with what makes it another one than its namesakes."""
     if "name" in entry:
         return str(entry["name"])
-    name = environment.name
+    name = machine
     changes = [str(entry["profile"])] if "profile" in entry else []
     changes += [f"+{p}" for p in entry.get("with") or {}] + [f"-{p}" for p in entry.get("without") or ()]
     changes += [str(fact) for fact in entry.get("facts") or {}]
@@ -134,6 +134,11 @@ class _Reader:
             for problem in error.problems:
                 self.fault((*path, "facts", problem.field), problem.message, problem.hint)
             return None
+
+    def called(self, entry: Mapping[str, Any], environment: Environment) -> str:
+        """The name of a preset; of a file its own, because saved machines all have the same one inside."""
+        file = self.file(entry["on"])
+        return environment.name if file is None else os.path.splitext(os.path.basename(file))[0]
 
     def file(self, where: str) -> str | None:
         """The file that `on` names, beside the fleet's; None for a preset's name."""

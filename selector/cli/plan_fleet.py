@@ -55,7 +55,7 @@ class Cost(NamedTuple):
 class FleetUniform(NamedTuple):
     """The best single backend for the fleet, its candidates by machine, and what it costs. Or the nearest to one.
 
-    ``by_choice`` is one that serves everything where it is asked for by name, and that no order has everywhere.
+    What a machine's order does not have is not considered there; ``--backend`` asks about that.
     """
 
     backend: str | None
@@ -63,7 +63,6 @@ class FleetUniform(NamedTuple):
     costs: tuple[Cost, ...]
     nearest: str | None
     lacking: tuple[tuple[str, str], ...]
-    by_choice: str | None = None
 
 
 class Divergence(NamedTuple):
@@ -181,32 +180,6 @@ def _uniform(fleet: Fleet, plans: tuple[Plan, ...]) -> FleetUniform:
         if verdict.chosen is not None and verdict.backend != best:
             costs.append(Cost(machines.name, machines.count, verdict.name, gets, verdict.chosen))
     return FleetUniform(best, {m: tuple(c) for m, c in candidates.items()}, tuple(costs), None, ())
-
-
-def _by_choice(
-    kinds: tuple[LayerKind, ...],
-    catalog: Catalog,
-    fleet: Fleet,
-    plans: tuple[Plan, ...],
-    preferences: tuple[Preference, ...],
-    *,
-    strict: bool,
-) -> str | None:
-    """The first backend that serves every layer on every machine where it is insisted on; each is tried."""
-    from selector.preferences import Preference
-
-    accepted = [
-        {i.partition("/")[0] for i in (*(r.id for r in v.report.ranked), *v.report.excluded)}
-        for plan in plans
-        for v in plan.verdicts
-    ]
-    everywhere = set.intersection(*accepted) if accepted else set()
-    for backend in dict.fromkeys(c.backend for c in catalog.candidates if c.backend in everywhere):
-        pinned = (*preferences, Preference("pin", (backend,), "call", "a choice for the whole fleet"))
-        tried = (make_plan(kinds, catalog, m.environment, pinned, strict=strict) for m in fleet.machines)
-        if all(v.chosen is not None for plan in tried for v in plan.verdicts):
-            return backend
-    return None
 
 
 def _diverging(rows: Mapping[str, tuple[Place, ...]]) -> list[Divergence]:

@@ -111,9 +111,6 @@ class _Fleet(Screen):
                 text = f"it costs {cost.number} × {cost.machines}: {cost.layer} gets {cost.gets}, not {cost.instead_of}"
                 self.put(printable(text), 2, 6)
             return
-        if found.by_choice is not None:
-            text = f"none by itself; {found.by_choice} serves every layer on every machine where it is asked for by name"
-            self.put(printable(text), 2, 6, "yellow")
         if found.nearest is None:
             self.put("none", 2, 6)
             return
@@ -121,8 +118,7 @@ class _Fleet(Screen):
         for machines, layer in found.lacking:
             where.setdefault(layer, []).append(machines)
         lacks = "; ".join(f"{layer} on {', '.join(names)}" for layer, names in where.items())
-        none = "" if found.by_choice is not None else "none; "
-        self.put(printable(f"{none}{found.nearest} serves all but {lacks}"), 2, 6, "yellow")
+        self.put(printable(f"none; {found.nearest} serves all but {lacks}"), 2, 6, "yellow")
 
     def diverging(self) -> None:
         self.title("Where the fleet diverges")
@@ -137,9 +133,9 @@ class _Fleet(Screen):
                 number = sum(counts[n] for n in names)
                 text = f"{answer or 'no backend'} on {number}: {', '.join(names)}"
                 self.put(printable(text), 4, 6, *(() if answer else ("red",)))
-        self.put(
-            "different kernels sum in another order: the same request gives other last digits", 2, 6, "dim"
-        )
+        if any(len([a for a in entry.answers if a is not None]) > 1 for entry in self.plan.diverging):
+            told = "different kernels sum in another order: the same request gives other last digits"
+            self.put(told, 2, 6, "dim")
 
     def sizes(self) -> None:
         sizes = self.plan.sizes
@@ -204,7 +200,6 @@ def fleet_dict(plan: FleetPlan, model: ModelConfig) -> dict[str, Any]:
             "selected": uniform.backend,
             "candidates": {m: list(c) for m, c in uniform.candidates.items()},
             "costs": [c._asdict() for c in uniform.costs],
-            "by_choice": uniform.by_choice,
             "nearest": uniform.nearest,
             "lacking": [{"machines": m, "layer": layer} for m, layer in uniform.lacking],
         },
