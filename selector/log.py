@@ -139,9 +139,10 @@ def _print(decided: Selection | Report) -> None:
         _PRINTED.clear()
     _PRINTED[key] = None
     color = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and _is_terminal(stream)
-    # where nobody reads any more, that is no reason to stop a model
-    with contextlib.suppress(OSError):
-        print(report.to_text(color=color), file=stream, flush=True)
+    text = report.to_text(color=color)
+    # where nobody reads any more (a closed file or pipe), that is no reason to stop a model
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=stream, flush=True)
 
 
 def _is_terminal(stream: Any) -> bool:
