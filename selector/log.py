@@ -30,6 +30,10 @@ KEPT = 4096
 #: Values of the variable that leave it off.
 OFF = frozenset({"", "0", "false", "no", "off"})
 
+#: `logging.INFO`, without the import.
+INFO = 20
+
+_LOGGER: Any = None
 _PRINTED: dict[tuple[Any, ...], None] = {}
 
 
@@ -40,15 +44,17 @@ def announce(decided: Selection | Report, began: int, ended: int) -> None:
         decided: a Selection, or the Report of a request that nothing fits.
         began, ended: when it was decided, in nanoseconds since the epoch.
     """
+    global _LOGGER
     # A program that never imported these has set up nobody who listens.
-    logging, trace = sys.modules.get("logging"), sys.modules.get("opentelemetry.trace")
-    if logging is not None:
-        logger = logging.getLogger(LOGGER)
-        if logger.isEnabledFor(logging.INFO):
-            _log(logger, logging.INFO, decided, ended - began)
+    if _LOGGER is None and "logging" in sys.modules:
+        _LOGGER = sys.modules["logging"].getLogger(LOGGER)
+    if _LOGGER is not None and _LOGGER.isEnabledFor(INFO):
+        _log(_LOGGER, decided, ended - began)
+    trace = sys.modules.get("opentelemetry.trace")
     if trace is not None:
         _span(trace, decided, began, ended)
-    if os.environ.get(EXPLAIN, "").strip().lower() not in OFF:
+    wanted = os.environ.get(EXPLAIN)
+    if wanted and wanted.strip().lower() not in OFF:
         _print(decided)
 
 
@@ -99,10 +105,10 @@ def _report(decided: Selection | Report) -> Report:
     return decided if make is None else make()  # type: ignore[return-value]  # what has `report` is a Selection
 
 
-def _log(logger: Any, level: int, decided: Selection | Report, nanoseconds: int) -> None:
+def _log(logger: Any, decided: Selection | Report, nanoseconds: int) -> None:
     fields = fields_of(decided)
     fields["seconds"] = nanoseconds / 1e9
-    logger.log(level, "%s", line_of(fields), extra=fields)
+    logger.info("%s", line_of(fields), extra=fields)
 
 
 def _span(trace: Any, decided: Selection | Report, began: int, ended: int) -> None:
