@@ -60,6 +60,7 @@ HONOURED: frozenset[str] = frozenset(
 )
 _DTYPES = (torch.float16, torch.bfloat16)
 _BLOCK = 256
+_LARGEST = 256  # `mha_fwd` and its siblings in flash_api.cpp check it
 
 
 def refuses(call: Call) -> str | None:
@@ -69,6 +70,8 @@ def refuses(call: Call) -> str | None:
         return reason
     if call.q.dtype not in _DTYPES:
         return f"dtype {call.q.dtype}: FlashAttention 2 takes float16 and bfloat16"
+    if call.head_size > _LARGEST:
+        return f"head_size {call.head_size}: FlashAttention 2 takes at most {_LARGEST}"
     if call.softcap is not None and call.dropout_p > 0.0:
         return "softcap with dropout: FlashAttention 2 has no kernel for both"
     if call.layout == "paged":
@@ -78,6 +81,10 @@ def refuses(call: Call) -> str | None:
             return "dropout with a paged cache"
         if call.block_size is not None and call.block_size % _BLOCK != 0:
             return f"block_size {call.block_size}: a multiple of {_BLOCK}"
+        if call.head_size % 8 != 0:
+            return (
+                f"head_size {call.head_size} with a paged cache: a multiple of 8, because nothing is padded"
+            )
     return _window_fault(call)
 
 

@@ -79,6 +79,9 @@ def refuses(call: Call) -> str | None:
         return f"dtype {call.q.dtype}: FlashAttention 3 takes float16, bfloat16 and float8_e4m3fn"
     if call.k.dtype not in (*_HALF, _FP8):
         return f"keys of {call.k.dtype}: FlashAttention 3 takes float16, bfloat16 and float8_e4m3fn"
+    reason = _sizes_fault(call)
+    if reason is not None:
+        return reason
     if call.k.dtype != _FP8 and not (call.q_scale is call.k_scale is call.v_scale is None):
         return "scales without an fp8 cache: FlashAttention 3 ignores them"
     if call.training:
@@ -88,6 +91,21 @@ def refuses(call: Call) -> str | None:
             return "gradients through a paged cache: flash_attn_with_kvcache has no backward"
         if call.deterministic and max(call.head_size, call.head_size_v) > 192:
             return f"deterministic gradients with head size {call.head_size}: at most 192"
+    return None
+
+
+def _sizes_fault(call: Call) -> str | None:
+    """Head sizes that ``hopper/flash_api.cpp`` checks before it launches anything."""
+    size, size_v = call.head_size, call.head_size_v
+    multiple = 16 if call.k.dtype == _FP8 else 8
+    if size % multiple != 0 or size_v % multiple != 0:
+        return f"head sizes {size} and {size_v}: multiples of {multiple}"
+    if size > 256:
+        return f"head_size {size}: FlashAttention 3 takes at most 256"
+    if size != size_v and not ((128 < size <= 192 and 96 < size_v <= 128) or (size <= 64 and size_v <= 512)):
+        return f"head sizes {size} and {size_v}: unequal ones are 129 to 192 with 97 to 128, or 64 with 512 at most"
+    if size_v > 256 and call.k.dtype == _FP8:
+        return f"head_size_v {size_v}: at most 256 with fp8"
     return None
 
 
