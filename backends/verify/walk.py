@@ -33,6 +33,9 @@ ROUNDS, SLOW = 8, 120.0
 #: Refused calls that are tried for one line of a manifest.
 REFUSALS = 8
 
+#: Seconds beyond the end that looking for the cause of a failure may take.
+CAUSE = 5.0
+
 
 class Options(NamedTuple):
     """How to walk. ``seconds`` bounds the walk as a whole, ``limit`` one call."""
@@ -129,7 +132,7 @@ class _Walk:
         self.plan, self.tools, self.ran = plan, tools, ran
         self.candidate = plan.candidate
         self.finished = False
-        self.findings: list[Finding] = []
+        self.found: list[tuple[dict[str, Value], Finding]] = []
         self.causes: list[dict[str, Value]] = []
         self.calls: dict[str, Answer] = {}
         self.seconds = self.longest = 0.0
@@ -199,9 +202,8 @@ class _Walk:
             for row in cover.rows():
                 self.take(row)
                 share = 1.0 - len(cover.left) / whole
-                failing = sum(f.outcome != "works" for f in self.findings)
                 self.tools.progress(
-                    Progress(self.candidate.id, self.ran, round, share, len(self.calls), failing)
+                    Progress(self.candidate.id, self.ran, round, share, len(self.calls), len(self.found))
                 )
                 yield
             if self.seconds > SLOW:
@@ -221,6 +223,8 @@ class _Walk:
         answer = self.ask(around)
         if answer is None or not answer.fails:
             return False
+        if self._end is not None:
+            self._end = max(self._end, time.monotonic() + CAUSE)
         smallest, why = shrunk(around, answer, base, self.plan.accepts, self.ask)
         cause = cause_of(smallest, base)
         self.causes.append(cause)
@@ -228,8 +232,20 @@ class _Walk:
             self.unsaid += 1
             return True
         at, also = blame(self.candidate, cause)
-        self.findings.append(self.finding(why.outcome, smallest, why.message, at, also))
+        self.found.append((cause, self.finding(why.outcome, smallest, why.message, at, also)))
         return True
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What failed, without what a smaller cause explains (one that was found later, or with more time)."""
+        return [
+            finding
+            for cause, finding in self.found
+            if not any(
+                other.items() < cause.items() and smaller.outcome == finding.outcome
+                for other, smaller in self.found
+            )
+        ]
 
     def around(self, row: dict[str, Value]) -> dict[str, Value] | None:
         """The row without what is known to fail, so that it can still show something else."""

@@ -176,7 +176,6 @@ class _Progress:
 
 
 def _write(result: Any, machine: Environment) -> None:
-    from selector.constraints import word
     from selector.render.cells import cells, pad
     from selector.render.screen import Screen
 
@@ -213,14 +212,26 @@ def _write(result: Any, machine: Environment) -> None:
         if not findings:
             continue
         screen.title(f"{title} ({len(findings)})")
+        alike: dict[tuple[str, str, str, bool], list[Any]] = {}
         for finding in findings:
-            screen.put(finding.at, 2, 4, "bold", color)
-            where = "" if finding.ran else f" on {finding.environment}, by its wrapper"
-            screen.put(printable(f"{finding.candidate}{where}: {finding.outcome}: {finding.message}"), 4, 6)
-            fields = [n if v is True else f"{n}={word(v)}" for n, v in finding.request.items()]
-            beside = [f"{n}={word(v)}" for n, v in finding.call.items()]
-            said = f" (call: {' '.join(beside)})" if beside else ""
-            screen.put(printable(" ".join(fields) + said), 4, 6, "dim")
-            if finding.also:
-                screen.put(printable(f"see also {', '.join(finding.also)}"), 4, 6, "dim")
+            alike.setdefault((finding.at, finding.outcome, finding.message, finding.ran), []).append(finding)
+        for (at, outcome, message, _), group in alike.items():
+            _show(screen, at, outcome, message, group, color)
     output.write(screen.text())
+
+
+def _show(screen: Any, at: str, outcome: str, message: str, group: list[Any], color: str) -> None:
+    """Findings with one line and one message: the line, who shows it, and the first one's call."""
+    from selector.constraints import word
+
+    first = group[0]
+    names = ", ".join(dict.fromkeys(f.candidate for f in group))
+    where = "" if first.ran else f" on {first.environment}, by the wrapper"
+    screen.put(at, 2, 4, "bold", color)
+    screen.put(printable(f"{names}{where}: {outcome}: {message}"), 4, 6)
+    fields = [n if v is True else f"{n}={word(v)}" for n, v in first.request.items()]
+    beside = [f"{n}={word(v)}" for n, v in first.call.items()]
+    said = f" (call: {' '.join(beside)})" if beside else ""
+    screen.put(printable(" ".join(fields) + said), 4, 6, "dim")
+    if first.also:
+        screen.put(printable(f"see also {', '.join(first.also)}"), 4, 6, "dim")
