@@ -1,6 +1,7 @@
-"""`python -m tests.parity NAME FILE.jsonl[.gz] [--limit N] [--output FILE]`: recorded decisions against a pack.
+"""`python -m tests.parity NAME [FILE.jsonl[.gz|.xz]] [--limit N] [--output FILE]`: recorded decisions against a pack.
 
-Prints one line of rates and writes the rows that differ, one JSON object a line, to standard error or to a file.
+Prints one line of rates and writes the rows that differ, one JSON object a line, to standard error or to a file. Without
+a file it takes the decisions that are kept here; the name `all` takes those of every pack.
 Exit status 0 where every row agrees, else 1.
 """
 
@@ -16,7 +17,14 @@ from typing import Final
 
 from .result import Result
 
-NAMES: Final = ("vllm", "te", "sglang")
+DATA: Final = Path(__file__).resolve().parents[1] / "data"
+
+KEPT: Final = {
+    "vllm": DATA / "vllm.sample.jsonl.xz",
+    "te": DATA / "te.sample.jsonl.gz",
+    "sglang": DATA / "sglang.sample.jsonl.gz",
+}
+"""The decisions that are kept here, by the name of their comparison."""
 
 
 def compare(name: str, path: Path, limit: int | None) -> Result:
@@ -29,17 +37,23 @@ def compare(name: str, path: Path, limit: int | None) -> Result:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m tests.parity", description=__doc__)
-    parser.add_argument("name", choices=NAMES)
-    parser.add_argument("file", type=Path)
+    parser.add_argument("name", choices=[*KEPT, "all"])
+    parser.add_argument("file", type=Path, nargs="?", help="recorded decisions (default: those kept here)")
     parser.add_argument("--limit", type=int, help="compare the first N rows only")
     parser.add_argument("--output", type=Path, help="where the rows that differ go (default: standard error)")
     options = parser.parse_args(arguments)
-    result = compare(options.name, options.file, options.limit)
-    print(result.line())
+    if options.name == "all" and options.file is not None:
+        parser.error("`all` takes no file")
+    names = list(KEPT) if options.name == "all" else [options.name]
+    results = []
+    for name in names:
+        results.append(compare(name, options.file or KEPT[name], options.limit))
+        print(results[-1].line(), flush=True)
     lines = [
         json.dumps(
             {"row": m.row, "differences": [d._asdict() for d in m.differences], "recorded": m.recorded}
         )
+        for result in results
         for m in result.mismatches
     ]
     text = "".join(line + "\n" for line in lines)
@@ -47,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.output.write_text(text, encoding="utf-8")
     else:
         sys.stderr.write(text)
-    return 0 if result.agrees else 1
+    return 0 if all(result.agrees for result in results) else 1
 
 
 if __name__ == "__main__":

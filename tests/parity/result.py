@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import IO, Any, Final, NamedTuple, TypeAlias
 
 from selector.errors import SelectorError
 
 Row: TypeAlias = Mapping[str, Any]
 """One recorded decision."""
+
+
+_OPENERS: Final[Mapping[str, Callable[..., IO[str]]]] = {".gz": gzip.open, ".xz": lzma.open}
+"""What opens a compressed file, by the end of its name."""
 
 
 class Difference(NamedTuple):
@@ -61,8 +66,7 @@ class Result(NamedTuple):
 
 def read_rows(path: Path, limit: int | None = None) -> Iterator[Row]:
     """The recorded decisions of a file, one JSON object a line, compressed or not. ValueError for a broken line."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as stream:
+    with _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8") as stream:
         yield from islice((json.loads(line) for line in stream if line.strip()), limit)
 
 
