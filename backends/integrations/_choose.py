@@ -17,13 +17,15 @@ from backends.dispatch import _environment
 from selector.errors import NoBackendError
 from selector.quarantine import LISTENERS
 from selector.runner import load_kernel
-from selector.selection import default_state, select
+from selector.selection import default_state, explain, select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from backends.call import Call
     from backends.integrations._forms import Form
+    from selector.report import Report
+    from selector.request import Request
     from selector.runner import Runner
     from selector.selection import Selection
 
@@ -85,7 +87,7 @@ class Chooser:
             names = (*(way.name for way in ways), *key)
             index = self._ways.get(names)
             if index is None:
-                index = self._compare(ways, wish, layer)
+                index = self._compare(ways, wish)
                 if len(self._ways) >= KEPT:
                     self._ways.clear()
                 self._ways[names] = index
@@ -108,26 +110,26 @@ class Chooser:
 
     def select(self, fields: dict[str, object], wish: Wish) -> Selection:
         """The selection for what a call needs."""
-        request = {name: value for name, value in fields.items() if name != "device"}
-        return select(
-            default_state().catalog.request(request),
-            environment=_environment(str(fields["device"])),
-            model_prefers=wish,
-            **self._said,  # type: ignore[arg-type]  # as `__init__` takes them
-        )
+        return select(self._request(fields), **self._context(fields, wish))
 
-    def _compare(self, ways: Sequence[Form], wish: Wish, layer: Callable[[], str]) -> int:
-        found: list[tuple[int, Selection]] = []
-        refused: list[tuple[str, NoBackendError]] = []
-        for index, way in enumerate(ways):
-            try:
-                found.append((index, self.select(request_fields(way.make()), wish)))
-            except NoBackendError as error:
-                refused.append((way.name, error))
-        if not found:
-            name, nearest = min(refused, key=lambda entry: _objections(entry[1]))
-            raise named(layer(), name, nearest) from nearest
-        return found[best([selection for _, selection in found])][0]
+    def explain(self, fields: dict[str, object], wish: Wish) -> Report:
+        """The report of the same selection, which decides nothing and is not logged."""
+        return explain(self._request(fields), **self._context(fields, wish))
+
+    @staticmethod
+    def _request(fields: dict[str, object]) -> Request:
+        needed = {name: value for name, value in fields.items() if name != "device"}
+        return default_state().catalog.request(needed)
+
+    def _context(self, fields: dict[str, object], wish: Wish) -> dict[str, Any]:
+        return {"environment": _environment(str(fields["device"])), "model_prefers": wish, **self._said}
+
+    def _compare(self, ways: Sequence[Form], wish: Wish) -> int:
+        needs = [request_fields(way.make()) for way in ways]
+        reports = [self.explain(fields, wish) for fields in needs]
+        index = best(reports)
+        # where nothing fits, the error is about the way that lacks least
+        return min(range(len(ways)), key=lambda i: _objections(reports[i])) if index is None else index
 
     def constant(self, fields: dict[str, object], wish: Wish, layer: str) -> tuple[Any, str | None]:
         """(module, variant) of the winner, folded into the graph that is being traced."""
@@ -149,12 +151,16 @@ def _constant(
     return module.__name__, candidate.variant
 
 
-def best(selections: Sequence[Selection]) -> int:
-    """The place of the selection to go by: the first, unless a later one's order puts its winner before the first's."""
-    chosen = 0
-    for index, selection in enumerate(selections):
-        holder = selections[chosen].id
-        if selection.id != holder and holder in selection.candidates:
+def best(reports: Sequence[Report]) -> int | None:
+    """The place of the report to go by, or None where nothing fits any of them.
+
+    It is the first that something fits, unless a later one's order puts its winner before the first's.
+    """
+    chosen: int | None = None
+    for index, report in enumerate(reports):
+        order = [report.catalog.candidates[i].id for i in report.outcome.ranked]
+        holder = None if chosen is None else reports[chosen].selected
+        if order and (holder is None or (order[0] != holder and holder in order)):
             chosen = index
     return chosen
 
@@ -166,14 +172,14 @@ def named(layer: str, way: str, error: NoBackendError) -> NoBackendError:
     return type(error)(f"{where}: {error.message}", error.report)
 
 
-def _objections(error: NoBackendError) -> int:
-    """How many reasons stand in the way of the candidate that is nearest to accepting."""
-    rejected = getattr(error.report, "rejected", {})
-    pinned = [p.names for p in getattr(error.report, "preferences", ()) if p.kind == "pin"]
-    names = {name for group in pinned for name in group}
+def _objections(report: Report) -> int:
+    """How many reasons stand in the way of the candidate that is nearest to accepting; of those insisted on, if any are."""
+    names = {
+        name for preference in report.preferences if preference.kind == "pin" for name in preference.names
+    }
     counts = [
         len(reasons)
-        for ident, reasons in rejected.items()
+        for ident, reasons in report.rejected.items()
         if not names or ident in names or ident.partition("/")[0] in names
     ]
     return min(counts, default=0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backends.call import DTYPE_NAMES
 from backends.integrations._choose import REGISTERED, best, wish_of
-from selector.errors import NoBackendError, RequestError
+from selector.errors import RequestError
 from selector.model_config import ConfigError, LayerKind, read_config
 from selector.selection import default_state
 
@@ -76,15 +76,9 @@ def _best(chooser: Chooser, config: Any, phase: str, fields: dict[str, Any]) -> 
     ways = [("structure", fields)]
     if fields.get("sliding_window"):
         ways.append(("mask", {**fields, "sliding_window": False, "causal": False, "custom_mask": True}))
-    selections, refused = [], []
-    for form, needed in ways:
-        try:
-            selections.append((form, chooser.select(needed, wish_of(config))))
-        except NoBackendError as error:
-            refused.append((form, error.report))
-        except RequestError:
-            return None
-    if selections:
-        form, selection = selections[best([s for _, s in selections])]
-        return Expected(phase, form, selection.report())
-    return Expected(phase, *refused[0])  # type: ignore[arg-type]  # a NoBackendError of `select` has its report
+    try:
+        reports = [chooser.explain(needed, wish_of(config)) for _, needed in ways]
+    except RequestError:
+        return None
+    index = best(reports) or 0
+    return Expected(phase, ways[index][0], reports[index])
