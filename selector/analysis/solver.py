@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from selector.analysis.circuit import FALSE, TRUE
 from selector.analysis.integers import Piece
 from selector.analysis.numbers import Key, variables
-from selector.analysis.theory import Question, Theory, groups
+from selector.analysis.theory import Answer, Question, Theory, groups
 from selector.errors import SelectorError
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Solver:
         self.handles: dict[int, Any] = {}
         self._declared: dict[int, Any] = {}
         self._told: set[int] = set()
+        self.watched: list[int] = []
         self._model: Any = None
         self._reads: dict[int, int] = {}
         self._known_predicates: dict[int, int] = {}
@@ -171,7 +172,7 @@ class Solver:
             if verdict != self.z3.sat:
                 raise RuntimeError(f"z3 gave up: {self.solver.reason_unknown()}")
             self._model = self.solver.model()
-            if self._sound(reads):
+            if self._sound(reads, wanted):
                 return True
 
     @property
@@ -233,61 +234,96 @@ class Solver:
 
     # -- arithmetic ---------------------------------------------------------------------------------------------------
 
-    def _sound(self, reads: int) -> bool:
-        """Hold the last solution against arithmetic; a contradiction becomes a lemma."""
+    def _sound(self, reads: int, asked: list[int]) -> bool:
+        """Hold the last solution against arithmetic; a contradiction becomes a lemma.
+
+        If numbers for all predicates are not found at once, those decide that the answer needs.
+        """
         self._numbers = {}
         if not reads:
             return True
-        pieces: dict[Key, Piece | None] = {}
-        wanted: list[tuple[Predicate, bool]] = []
-        for k, predicate in enumerate(self.space.predicates):
-            if not reads >> k & 1:
-                continue
-            if all(self._piece(key, pieces) for key in variables(predicate.term)):
-                wanted.append((predicate, self._true(self.space.predicate_literals[predicate])))
+        wanted = self._predicates(reads)
+        answers = [self.theory.quick(self._question(members)) for members in groups(wanted)]
+        if any(a is None or a.numbers is None for a in answers):
+            needed = self._needed([*asked, *self.always, *self.watched])
+            answers = [
+                self.theory.ask(self._question(members))
+                for members in groups([e for e in wanted if self.space.predicate_literals[e[0]] in needed])
+            ]
         sound = True
-        for members in groups(wanted):
-            keys: list[Key] = sorted(set().union(*(variables(p.term) for p, _ in members)))
-            for key in list(keys):  # both elements of a pair are chosen together
-                if key[1] >= 0 and (key[0], 1 - key[1]) not in keys:
-                    keys.append((key[0], 1 - key[1]))
-                    pieces.setdefault(keys[-1], None)
-            answer = self.theory.ask(Question(tuple((key, pieces[key]) for key in keys), tuple(members)))
+        for answer in answers:
+            assert answer is not None
             if answer.numbers is not None:
                 self._numbers.update(answer.numbers)
-                continue
-            sound = False
-            lemma = [-self.space.piece_literal(b.key, b.test, b.number) for b in answer.bounds]
-            for predicate, held in answer.predicates:
-                literal = self.space.predicate_literals[predicate]
-                lemma.append(-literal if held else literal)
-            pairs = {key[0] for p, _ in answer.predicates for key in variables(p.term) if key[1] >= 0}
-            for name in pairs:  # what was found holds of pairs that nothing names
-                lemma += [-self._unnamed(name)]
-            self.clause(lemma)
+            else:
+                sound = False
+                self._learn(answer)
         return sound
+
+    def _predicates(self, reads: int) -> list[tuple[Predicate, bool]]:
+        """The predicates of gates that are about numbers here, with their truth in the last solution."""
+        return [
+            (predicate, self._true(self.space.predicate_literals[predicate]))
+            for k, predicate in enumerate(self.space.predicates)
+            if reads >> k & 1 and all(self._number(key) is not None for key in variables(predicate.term))
+        ]
+
+    def _question(self, members: list[tuple[Predicate, bool]]) -> Question:
+        keys = {key for p, _ in members for key in variables(p.term)}
+        keys |= {(name, 1 - e) for name, e in keys if e >= 0}  # both elements of a pair are chosen together
+        found = []
+        for key in sorted(keys):
+            piece = self._number(key)
+            found.append((key, piece if isinstance(piece, Piece) else None))
+        return Question(tuple(found), tuple(members))
+
+    def _learn(self, answer: Answer) -> None:
+        """What excludes each other never holds together."""
+        lemma = [-self.space.piece_literal(b.key, b.test, b.number) for b in answer.bounds]
+        for predicate, held in answer.predicates:
+            literal = self.space.predicate_literals[predicate]
+            lemma.append(-literal if held else literal)
+        pairs = {key[0] for p, _ in answer.predicates for key in variables(p.term) if key[1] >= 0}
+        lemma += [-self._unnamed(name) for name in pairs]  # found out of pairs that nothing names
+        self.clause(lemma)
+
+    def _needed(self, roots: Iterable[int]) -> set[int]:
+        """Variables that the truth of some literals rests on in the last solution; of several grounds one without numbers."""
+        gates = self.space.circuit.gates
+        found: set[int] = set()
+        seen: set[int] = set()
+        pending = [abs(x) for x in roots]
+        while pending:
+            gate = pending.pop()
+            if gate in seen or gate == TRUE:
+                continue
+            seen.add(gate)
+            parts = gates[gate]
+            if parts is None:
+                found.add(gate)
+            elif self._true(gate):
+                pending += [abs(p) for p in parts]
+            else:
+                false = [abs(p) for p in parts if not self._true(p)]
+                pending.append(min(false, key=lambda g: self._reads[g].bit_count()))
+        return found
 
     def _unnamed(self, name: str) -> int:
         given = self.space.at[name, None]
         return next(x for x, c in zip(given.literals, given.classes) if c.kind == "value" and not c.members)
 
-    def _piece(self, key: Key, pieces: dict[Key, Piece | None]) -> bool:
-        """Note the class that a number lies in; false if there is no number (left open, unknown, a listed pair)."""
-        if key in pieces:
-            return True
+    def _number(self, key: Key) -> Piece | bool | None:
+        """The class that a number lies in (true: any pair that nothing names); None if there is no number here."""
         given = self.space.at.get((key[0], None))
         if given is None:
-            return False
+            return None
         found = given.classes[self._class_of(given)]
         if found.kind != "value":
-            return False
+            return None
         if key[1] >= 0:
-            if found.members:
-                return False
-            pieces[key] = None
-            return True
-        pieces[key] = found.members[0]
-        return True
+            return None if found.members else True
+        piece: Piece = found.members[0]
+        return piece
 
     def holds(self, literal: int) -> bool:
         """A literal's truth in the last solution (of one that was asked about, or is watched)."""
@@ -299,6 +335,7 @@ class Solver:
         self._define(wanted)
         for gate in wanted:
             self.standing |= self._reads[gate]
+        self.watched = list(dict.fromkeys([*self.watched, *wanted]))
 
     def at_most(self, number: int, literals: Iterable[int]) -> int:
         """A new literal under which no more than so many of some literals hold."""

@@ -14,7 +14,7 @@ from selector.analysis import classes
 from selector.analysis.circuit import FALSE, TRUE, Circuit
 from selector.analysis.classes import Class, Classes
 from selector.analysis.integers import Piece
-from selector.analysis.numbers import Key, Term, bounds, value_of, variables
+from selector.analysis.numbers import Key, NumOp, Term, bounds, value_of, variables
 from selector.analysis.observe import Observed, observe
 from selector.conditions import Condition
 
@@ -137,6 +137,9 @@ class Space:
 
     def at_least(self, term: Term, number: int) -> int:
         """The literal of ``term >= number``."""
+        if isinstance(term, NumOp) and term.op in ("max", "min"):
+            parts = [self.at_least(a, number) for a in term.args]
+            return self.circuit.disj(parts) if term.op == "max" else self.circuit.conj(parts)
         low, high = bounds(term, self._domain)
         if low is not None and low >= number:
             return TRUE

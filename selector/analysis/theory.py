@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["Bound", "Question", "Theory", "Undecided"]
 
 #: Combinations that are tried before z3 is asked, and milliseconds it may think about one question.
-TRIES = 400
+TRIES = 3000
 PATIENCE = 20_000
+#: Milliseconds for a question that only makes a lemma more general.
+QUICK = 100
 
 
 class Undecided(RuntimeError):
@@ -55,6 +57,112 @@ class Theory:
 
     def __init__(self, space: Space, z3: Any) -> None:
         self.space, self.z3 = space, z3
+        self.known: dict[Question, Answer] = {}
+        self.provers: dict[frozenset[Key], _Prover] = {}
+
+    def ask(self, question: Question) -> Answer:
+        """The answer to one question. Raises Undecided."""
+        found = self.known.get(question)
+        if found is None:
+            numbers = self.search(question)
+            found = self._prove(question) if numbers is None else Answer(numbers, (), ())
+            self.known[question] = found
+        return found
+
+    def quick(self, question: Question) -> Answer | None:
+        """The answer if it is known or soon found, else None."""
+        found = self.known.get(question)
+        if found is None:
+            numbers = self.search(question)
+            if numbers is not None:
+                found = self.known[question] = Answer(numbers, (), ())
+        return found
+
+    # -- searching ----------------------------------------------------------------------------------------------------
+
+    def search(self, question: Question) -> dict[Key, int] | None:
+        """Numbers among small and critical ones, one after the other, each checked as soon as it can be."""
+        pieces = dict(question.classes)
+        order = _order(list(pieces), [p for p, _ in question.predicates])
+        checks: list[list[tuple[Predicate, bool]]] = [[] for _ in order]
+        for entry in question.predicates:
+            checks[max(order.index(k) for k in variables(entry[0].term))].append(entry)
+        critical = _critical(p.term for p, _ in question.predicates)
+        critical |= {n for p, _ in question.predicates if p.number < 4096 for n in (p.number, p.number - 1)}
+        pools = self._pools(order, pieces, critical)
+        numbers: dict[Key, int] = {}
+        budget = TRIES
+
+        def extend(depth: int) -> bool:
+            nonlocal budget
+            if depth == len(order):
+                return self._unlisted(numbers)
+            for number in pools[depth]:
+                budget -= 1
+                if budget < 0:
+                    return False
+                numbers[order[depth]] = number
+                if all(p.holds(numbers) == wanted for p, wanted in checks[depth]) and extend(depth + 1):
+                    return True
+            return False
+
+        return numbers if extend(0) else None
+
+    def _pools(
+        self, order: list[Key], pieces: Mapping[Key, Piece | None], critical: set[int]
+    ) -> list[list[int]]:
+        shared: dict[int, None] = {}
+        for key in order:
+            piece = pieces[key]
+            if piece is not None:
+                shared.update(
+                    dict.fromkeys(
+                        n
+                        for e in (piece.low, piece.high, piece.example)
+                        if e is not None
+                        for n in (e - 1, e, e + 1)
+                    )
+                )
+        shared.update(dict.fromkeys(critical))
+        found: list[list[int]] = []
+        for key in order:
+            piece = pieces[key]
+            pool: dict[int, None] = {}
+            if piece is None:
+                axis = self.space.number_axis(key).axis
+                pool.update(
+                    (n, None)
+                    for n in itertools.chain(range(4), shared, range(-3, 12))
+                    if (axis.min is None or n >= axis.min) and (axis.max is None or n <= axis.max)
+                )
+            else:
+                pool[piece.example] = None
+                pool.update(dict.fromkeys(n for n in shared if piece.holds(n)))
+                pool.update(dict.fromkeys(piece.members(6)))
+            found.append(list(pool))
+        return found
+
+    def _unlisted(self, numbers: Mapping[Key, int]) -> bool:
+        """No pair of numbers is one that has a class of its own."""
+        for name in {key[0] for key in numbers if key[1] >= 0}:
+            pair = (numbers.get((name, 0)), numbers.get((name, 1)))
+            if any(pair in c.members for c in self.space.number_axis((name, 0)).classes):
+                return False
+        return True
+
+    def _prove(self, question: Question) -> Answer:
+        keys = frozenset(key for key, _ in question.classes)
+        prover = self.provers.get(keys)
+        if prover is None:
+            prover = self.provers[keys] = _Prover(self.space, self.z3)
+        return prover.prove(question)
+
+
+class _Prover:
+    """z3's integers for questions about the same numbers."""
+
+    def __init__(self, space: Space, z3: Any) -> None:
+        self.space, self.z3 = space, z3
         self.solver = z3.Solver()
         self.solver.set("timeout", PATIENCE)
         moduli = {
@@ -67,64 +175,13 @@ class Theory:
         }
         moduli |= {p.number for p in space.predicates if p.kind == "multiple"}
         self.terms = ToZ3(z3, self.solver.add, sorted(moduli - {1}))
-        self.known: dict[Question, Answer] = {}
         self.handles: dict[Any, Any] = {}
         self.domains: set[Key] = set()
 
-    def ask(self, question: Question) -> Answer:
-        """The answer to one question."""
-        found = self.known.get(question)
-        if found is None:
-            numbers = self._search(question)
-            found = self._prove(question) if numbers is None else Answer(numbers, (), ())
-            self.known[question] = found
-        return found
-
-    # -- searching ----------------------------------------------------------------------------------------------------
-
-    def _search(self, question: Question) -> dict[Key, int] | None:
-        keys = [key for key, _ in question.classes]
-        pieces = dict(question.classes)
-        critical = _critical(p.term for p, _ in question.predicates) | {
-            n for p, _ in question.predicates for n in (p.number, p.number - 1)
-        }
-        pools = [self._pool(key, pieces[key], critical, 400 ** (1 / len(keys))) for key in keys]
-        for choice in itertools.islice(itertools.product(*pools), TRIES):
-            numbers = dict(zip(keys, choice))
-            if self._unlisted(numbers) and all(
-                p.holds(numbers) == wanted for p, wanted in question.predicates
-            ):
-                return numbers
-        return None
-
-    def _pool(self, key: Key, piece: Piece | None, critical: set[int], size: float) -> list[int]:
-        found: dict[int, None] = {}
-        if piece is None:
-            axis = self.space.number_axis(key).axis
-            small = itertools.chain(critical, range(-2, 12))
-            inside = (
-                n
-                for n in small
-                if (axis.min is None or n >= axis.min) and (axis.max is None or n <= axis.max)
-            )
-            found.update(dict.fromkeys(inside))
-        else:
-            found[piece.example] = None
-            found.update(dict.fromkeys(n for n in critical if piece.holds(n)))
-            found.update(dict.fromkeys(piece.members(8)))
-        return list(found)[: max(3, int(size) + 1)]
-
-    def _unlisted(self, numbers: Mapping[Key, int]) -> bool:
-        """No pair of numbers is one that has a class of its own."""
-        for name in {key[0] for key in numbers if key[1] >= 0}:
-            pair = (numbers.get((name, 0)), numbers.get((name, 1)))
-            if any(pair in c.members for c in self.space.number_axis((name, 0)).classes):
-                return False
-        return True
-
     # -- proving ------------------------------------------------------------------------------------------------------
 
-    def _prove(self, question: Question) -> Answer:
+    def prove(self, question: Question) -> Answer:
+        """The answer, by proof. Raises Undecided."""
         handles: dict[Any, Any] = {}
         for key, piece in question.classes:
             self._domain(key)
@@ -149,10 +206,12 @@ class Theory:
     def _smaller(self, core: set[int], handles: Mapping[Any, Any]) -> set[Any]:
         """A core without parts that are not needed: bounds are tried first, so that lemmas are general."""
         kept = [name for name, handle in handles.items() if handle.get_id() in core]
+        self.solver.set("timeout", QUICK)
         for name in list(kept):
             trial = [n for n in kept if n != name]
             if self.solver.check(*(handles[n] for n in trial)) == self.z3.unsat:
                 kept = trial
+        self.solver.set("timeout", PATIENCE)
         return set(kept)
 
     def _handle(self, name: Any, formula: Any) -> Any:
@@ -213,6 +272,19 @@ def _bounds(key: Key, piece: Piece | None) -> Iterable[Bound]:
             yield Bound(key, "by", m)
         for m in sorted(piece.no):
             yield Bound(key, "no", m)
+
+
+def _order(keys: list[Key], predicates: Sequence[Predicate]) -> list[Key]:
+    """Numbers so that predicates can be checked early: each next one completes as many as can be."""
+    needs = [variables(p.term) for p in predicates]
+    found: list[Key] = []
+    while len(found) < len(keys):
+        here = set(found)
+        rest = [k for k in keys if k not in here]
+        found.append(
+            max(rest, key=lambda k: (sum(n <= here | {k} for n in needs), sum(k in n for n in needs), k[0]))
+        )
+    return found
 
 
 def _critical(terms: Iterable[Term]) -> set[int]:
