@@ -168,6 +168,7 @@ class Linter:
         self, at: Mark, rule: Rule, users: list[tuple[int, int]], literal: dict[tuple[int, int], int]
     ) -> Iterator[Finding]:
         texts: dict[str, None] = {}
+        twins: list[set[Mark]] = []
         declared_only = True
         for i, k in users:
             here = literal[i, k]
@@ -178,37 +179,30 @@ class Linter:
             declared = [x for x, r in by_literal.items() if r.kind == "declared"]
             if self.possible(here, *declared):
                 declared_only = False
-                core = self.solver.smallest_core(
-                    [*declared, *(x for x in by_literal if x not in declared)], keep=[here]
-                )
-            else:
-                core = self.solver.smallest_core(declared, keep=[here])
-            texts.update(dict.fromkeys(self.refusal_text(i, by_literal[x]) for x in core))
+                declared += [x for x in by_literal if x not in declared]
+            core = [by_literal[x] for x in self.solver.smallest_core(declared, keep=[here])]
+            texts.update(dict.fromkeys(self.refusal_text(i, r) for r in core))
+            twins.append({self._rule_at(i, r) for r in core if self._same(here, core, r)})
         name = rule_text(rule, at=False)
-        code = "rule-repeats-limit" if declared_only else "rule-repeats-rule"
-        if not declared_only and len(users) and (twin := self._twin(users, literal)) is not None:
-            yield Finding("same-effect", at, f"{name} applies exactly where {twin} does", NONE)
+        common = set.intersection(*twins)
+        if common:
+            yield Finding(
+                "same-effect",
+                at,
+                f"{name} applies to the same requests as the rule at {place(min(common))}",
+                NONE,
+            )
             return
+        code = "rule-repeats-limit" if declared_only else "rule-repeats-rule"
         said = _listed(list(texts), "and")
         yield Finding(code, at, f"{name} refuses nothing that is not refused already: {said}", NONE)
 
-    def _twin(self, users: list[tuple[int, int]], literal: dict[tuple[int, int], int]) -> str | None:
-        """Another rule that applies to exactly the same requests, for all candidates that have the rule."""
-        found: list[set[Mark]] = []
-        texts: dict[Mark, str] = {}
-        for i, k in users:
-            same: set[Mark] = set()
-            for other, node in enumerate(self.program.rules[i]):
-                twin = node.rule
-                if other == k or twin.kind != self.program.rules[i][k].rule.kind:
-                    continue
-                differ = self.space.circuit.differ(literal[i, k], self.view(i).truth(node.node))
-                if not self.possible(differ):
-                    same.add(twin.at)
-                    texts[twin.at] = rule_text(twin)
-            found.append(same)
-        common = set.intersection(*found) if found else set()
-        return texts[min(common)] if common else None
+    def _same(self, here: int, core: list[Refusal], other: Refusal) -> bool:
+        """Whether a rule that alone makes another one needless applies to the same requests."""
+        return len(core) == 1 and other.kind != "declared" and not self.possible(other.literal, -here)
+
+    def _rule_at(self, i: int, refusal: Refusal) -> Mark:
+        return self.catalog.candidates[i].rules[refusal.what].at
 
     def adjustments(self) -> Iterator[Finding]:
         """Adjustments that never apply."""

@@ -59,7 +59,7 @@ class Solver:
         self._declared: dict[int, Any] = {}
         self._told: set[int] = set()
         self.watched: list[int] = []
-        self._model: Any = None
+        self._found: Any = None
         self._reads: dict[int, int] = {}
         self._known_predicates: dict[int, int] = {}
         self._core: tuple[int, ...] = ()
@@ -171,7 +171,7 @@ class Solver:
                 return False
             if verdict != self.z3.sat:
                 raise RuntimeError(f"z3 gave up: {self.solver.reason_unknown()}")
-            self._model = self.solver.model()
+            self._found = None
             if self._sound(reads, wanted):
                 return True
 
@@ -214,10 +214,16 @@ class Solver:
         core = self.z3.z3core
         handle = self._handle(abs(literal))
         value = core.Z3_model_get_const_interp(
-            self.solver.ctx.ref(), self._model.model, self._decl(abs(literal), handle)
+            self.solver.ctx.ref(), self._model().model, self._decl(abs(literal), handle)
         )
         held = bool(value) and core.Z3_get_bool_value(self.solver.ctx.ref(), value) == 1
         return held == (literal > 0)
+
+    def _model(self) -> Any:
+        """The last solution; fetched when it is read, because that costs more than finding it."""
+        if self._found is None:
+            self._found = self.solver.model()
+        return self._found
 
     def _decl(self, gate: int, handle: Any) -> Any:
         found = self._declared.get(gate)
