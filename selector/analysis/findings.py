@@ -20,6 +20,7 @@ CODES: dict[str, tuple[str, str]] = {
         "A candidate whose limits and rules exclude each other: no request can satisfy it.",
     ),
     "contradiction": ("warning", "A rule asks for something that the candidate's declared limits exclude."),
+    "never-by-rule": ("info", "A candidate that a rule without any condition refuses."),
     "never-selected": ("warning", "A candidate that others are always preferred to where it accepts."),
     "only-by-name": ("info", "A candidate that no order reaches: only an explicit choice selects it."),
     "rule-never-applies": ("warning", "A rule whose condition cannot hold for any of its candidates."),
@@ -42,6 +43,8 @@ CODES: dict[str, tuple[str, str]] = {
     "pair-never-applies": ("warning", "A pair of phases whose condition cannot hold."),
     "case-never-taken": ("warning", "An entry of a derived axis that earlier entries leave nothing to."),
     "axis-unread": ("warning", "An axis of a pack that nothing reads."),
+    "allow-unused": ("warning", "A comment that allows a finding which is not there."),
+    "allow-unknown": ("error", "A comment that allows no known finding, or gives no reason."),
     "undecided": ("info", "A question whose arithmetic took too long."),
 }
 

@@ -70,6 +70,15 @@ class Linter:
         for i, candidate in enumerate(self.catalog.candidates):
             accepted = self.translation.accepted(i)
             if not self.possible(accepted):
+                meant = next((r for r in candidate.rules if _unconditional(r)), None)
+                if meant is not None:
+                    yield Finding(
+                        "never-by-rule",
+                        candidate.at,
+                        f"{candidate.id} is refused by {rule_text(meant)}",
+                        "the rule has no condition",
+                    )
+                    continue
                 yield Finding(
                     "never-accepts", candidate.at, f"{candidate.id} can never be accepted", self._conflict(i)
                 )
@@ -215,6 +224,11 @@ class Linter:
         for at, literals in places.items():
             if not any(self.possible(x) for x in literals):
                 yield Finding("adjustment-never-applies", at, "this adjustment never applies", NONE)
+
+
+def _unconditional(rule: Rule) -> bool:
+    parts = (rule.when, rule.unless, rule.require, rule.until)
+    return rule.kind != "warn" and all(p is None for p in parts)
 
 
 def place(at: Mark) -> str:

@@ -10,6 +10,7 @@ from selector.cli.errors import UsageError
 from selector.errors import Fault, ManifestError, SelectorError
 
 if TYPE_CHECKING:
+    from selector.catalog import Catalog
     from selector.vocabulary import Vocabulary
     from selector.yaml_loader import Document
 
@@ -25,6 +26,8 @@ class Checked:
     def __init__(self) -> None:
         self.looked: list[str] = []
         self.faults: dict[Fault, None] = {}
+        #: Catalogs that could be loaded, each with the one file that was asked about (None: all of it).
+        self.catalogs: list[tuple[Catalog, str | None]] = []
 
     def add(self, faults: Iterable[Fault]) -> None:
         self.faults.update(dict.fromkeys(faults))
@@ -94,7 +97,7 @@ def _pack(checked: Checked, folder: str, root: str) -> None:
 
     checked.looked.append(f"pack {os.path.basename(os.path.abspath(folder))}")
     try:
-        Catalog.load(os.path.join(folder, ""), manifests=root)
+        checked.catalogs.append((Catalog.load(os.path.join(folder, ""), manifests=root), None))
     except ManifestError as error:
         checked.add(error.faults)
 
@@ -127,6 +130,7 @@ def _file(checked: Checked, path: str, root: str) -> None:
         name = os.path.basename(path)
         checked.looked.append(path)
         checked.add(f for f in inner.faults if os.path.basename(f.at.file) == name)
+        checked.catalogs += [(catalog, name) for catalog, _ in inner.catalogs]
         return
     vocabulary = _vocabulary(checked, root)
     if vocabulary is not None:
