@@ -183,11 +183,17 @@ def _is_attention(module: torch.nn.Module, implementation: object) -> bool:
 
 
 def _kind(module: torch.nn.Module) -> str:
-    config = getattr(module, "config", None)
+    """What people call the layer: the library's word for it, and the width of its window."""
+    config, index = getattr(module, "config", None), getattr(module, "layer_idx", None)
+    words = getattr(config, "layer_types", None)
     # where layers differ each has its own width, where all slide only the configuration has it
-    owner = module if hasattr(module, "sliding_window") or hasattr(config, "layer_types") else config
+    owner = module if hasattr(module, "sliding_window") or words is not None else config
     width = getattr(owner, "sliding_window", None)
-    return "full attention" if width is None else f"sliding attention, {width} tokens"
+    if words is not None and isinstance(index, int) and index < len(words):
+        kind = str(words[index]).replace("_", " ")
+    else:
+        kind = "full attention" if width is None else "sliding attention"
+    return f"{kind}, {width} tokens" if width is not None and "sliding" in kind else kind
 
 
 def _phase(runner: Runner) -> str:

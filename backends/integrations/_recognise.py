@@ -114,23 +114,24 @@ class _Reader:
         return cls._one
 
     def __init__(self) -> None:
-        lib, ids = masking_utils, torch.zeros(1, 1, dtype=torch.long)
-        causal = lib.causal_mask_function
-        self.named: dict[Any, _Band] = {
-            causal: _Band(causal=True),
-            lib.bidirectional_mask_function: _Band(),
-        }
-        self.both = lib.and_masks(causal).__code__
-        self.remapped = lib.remap_positions_for_packed_sequence(causal, ids).__code__
-        self.built: dict[CodeType, Callable[[dict[str, Any]], _Band]] = {
-            lib.sliding_window_overlay(1).__code__: lambda cell: _Band(left=cell["sliding_window"] - 1),
-            lib.sliding_window_bidirectional_overlay(1).__code__: lambda cell: _Band(
+        ids = torch.zeros(1, 1, dtype=torch.long)
+        causal = masking_utils.causal_mask_function
+        self.named: dict[Any, _Band] = {causal: _Band(causal=True)}
+        everything = getattr(masking_utils, "bidirectional_mask_function", None)
+        if everything is not None:
+            self.named[everything] = _Band()
+        self.both = masking_utils.and_masks(causal).__code__
+        self.remapped = _code("remap_positions_for_packed_sequence", causal, ids)
+        known: dict[CodeType | None, Callable[[dict[str, Any]], _Band]] = {
+            _code("sliding_window_overlay", 1): lambda cell: _Band(left=cell["sliding_window"] - 1),
+            _code("sliding_window_bidirectional_overlay", 1): lambda cell: _Band(
                 left=cell["sliding_window"], right=cell["sliding_window"]
             ),
-            lib.packed_sequence_mask_function(ids).__code__: lambda cell: _Band(
+            _code("packed_sequence_mask_function", ids): lambda cell: _Band(
                 documents=cell["packed_sequence_mask"]
             ),
         }
+        self.built = {code: build for code, build in known.items() if code is not None}
         for name, function, documents in self._samples():
             self._try(name, function, documents)
 
@@ -174,19 +175,29 @@ class _Reader:
     # -- trying -------------------------------------------------------------------------------------------------------
 
     def _samples(self) -> Iterator[tuple[str, Callable[..., Any], Tensor | None]]:
-        lib = masking_utils
+        """Each known function, and their combinations, that this version of the library has."""
         positions = torch.tensor([[0, 1, 2, 0, 1, 2, 3], [0, 1, 2, 3, 4, 5, 6]])
         documents = torch.tensor([[0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 0, 0, 0]])
-        packed = lib.packed_sequence_mask_function(documents)
-        yield "causal_mask_function", lib.causal_mask_function, None
-        yield "bidirectional_mask_function", lib.bidirectional_mask_function, None
-        yield "sliding_window_overlay", lib.sliding_window_overlay(3), None
-        yield "sliding_window_causal_mask_function", lib.sliding_window_causal_mask_function(3), None
-        yield "sliding_window_bidirectional_overlay", lib.sliding_window_bidirectional_overlay(2), None
+        for function in self.named:
+            yield function.__name__, function, None
+        for name, *arguments in (
+            ("sliding_window_overlay", 3),
+            ("sliding_window_causal_mask_function", 3),
+            ("sliding_window_bidirectional_overlay", 2),
+            ("sliding_window_bidirectional_mask_function", 2),
+        ):
+            made = _made(name, *arguments)
+            if made is not None:
+                yield name, made, None
+        packed = _made("packed_sequence_mask_function", documents)
+        if packed is None:
+            return
         yield "packed_sequence_mask_function", packed, documents
-        inner = lib.sliding_window_causal_mask_function(2)
-        remapped = lib.remap_positions_for_packed_sequence(inner, positions)
-        yield "remap_positions_for_packed_sequence", lib.and_masks(remapped, packed), documents
+        inner = masking_utils.sliding_window_causal_mask_function(2)
+        remapped = _made("remap_positions_for_packed_sequence", inner, positions)
+        for function in (inner, remapped):
+            if function is not None:
+                yield "and_masks", masking_utils.and_masks(function, packed), documents
 
     def _try(self, name: str, function: Callable[..., Any], documents: Tensor | None) -> None:
         """Forget a function that does not mean what is claimed."""
@@ -219,6 +230,16 @@ class _Reader:
                 _LOG.warning("transformers: %s means something else in this version; masks are tensors", name)
                 self.named, self.built = {}, {}
                 return
+
+
+def _made(name: str, *arguments: Any) -> Callable[..., Any] | None:
+    """What one of the library's makers makes; None in a version without it."""
+    make = getattr(masking_utils, name, None)
+    return None if make is None else make(*arguments)
+
+
+def _code(name: str, *arguments: Any) -> CodeType | None:
+    return getattr(_made(name, *arguments), "__code__", None)
 
 
 def _cells(function: Any) -> dict[str, Any]:
