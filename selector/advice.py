@@ -28,7 +28,7 @@ CALLS = 400
 
 
 class Change(NamedTuple):
-    """One change. ``kind``: drop, set, install, upgrade, remove; ``value`` what it becomes."""
+    """One change. ``kind``: drop, set, install, upgrade, remove, choose; ``value`` what it becomes."""
 
     kind: str
     axis: str
@@ -411,11 +411,13 @@ def suggestions(report: Report, ident: str | None = None, limit: int = 4) -> tup
     best: dict[tuple[str, frozenset[str]], Suggestion] = {}
     for depth in range(1, DEPTH + 1):
         for candidate in wanted[:12]:
-            for changes, after in search.solve(candidate, report.request, report.environment, depth, ()):
+            for found, after in search.solve(candidate, report.request, report.environment, depth, ()):
+                changes = _reached(candidate, found, after)
                 key = (candidate, frozenset(c.text for c in changes))
                 if len(changes) != depth or key in best or _has_smaller(best, candidate, changes):
                     continue
-                best[key] = Suggestion(candidate, changes, after.selected or candidate)
+                chosen = candidate if candidate in after.excluded else after.selected
+                best[key] = Suggestion(candidate, changes, chosen or candidate)
         if best and (ident is None or depth >= 2):
             break
     ordered = sorted(best.values(), key=lambda s: (len(s.changes), _effort(s), wanted.index(s.candidate)))
@@ -423,6 +425,14 @@ def suggestions(report: Report, ident: str | None = None, limit: int = 4) -> tup
     for suggestion in ordered:
         kept.setdefault(tuple(sorted(c.text for c in suggestion.changes)), suggestion)
     return tuple(kept.values())[:limit]
+
+
+def _reached(candidate: str, changes: tuple[Change, ...], after: Report) -> tuple[Change, ...]:
+    """The changes after which a candidate runs: one that only an explicit choice reaches has to be chosen as well."""
+    if candidate not in after.excluded:
+        return changes
+    text = f"choose {candidate} explicitly (backend={candidate})"
+    return (*changes, Change("choose", "backend", None, candidate, text))
 
 
 def _has_smaller(
@@ -433,5 +443,5 @@ def _has_smaller(
 
 
 def _effort(suggestion: Suggestion) -> int:
-    weight = {"drop": 0, "set": 1, "upgrade": 2, "install": 2, "remove": 3}
+    weight = {"drop": 0, "set": 1, "choose": 1, "upgrade": 2, "install": 2, "remove": 3}
     return sum(weight[c.kind] for c in suggestion.changes)

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from selector.errors import Fault, ManifestError, Mark
-from selector.locations import display_name, manifests_root
+from selector.locations import VARIABLE, display_name, manifests_root
 from selector.manifest import Candidate, Manifest, decode_manifest
 from selector.pack import Pack, decode_pack
 from selector.program import Program
 from selector.vocabulary import Vocabulary, nearest
+from selector.vocabulary_check import clashes
 
 if TYPE_CHECKING:
     from selector.request import Request
@@ -83,11 +84,10 @@ class Catalog:
         return "+".join(p.name for p in self.packs)
 
     def find(self, name: str) -> tuple[Candidate, ...]:
-        """The candidates that a candidate's or a backend's name stands for (case does not matter)."""
+        """The candidates that a candidate's or a backend's name stands for; case matters only where packs differ in it."""
         folded = name.lower()
-        return tuple(
-            c for c in self.candidates if not c.abstract and folded in (c.id.lower(), c.backend.lower())
-        )
+        found = [c for c in self.candidates if not c.abstract and folded in (c.id.lower(), c.backend.lower())]
+        return tuple([c for c in found if name in (c.id, c.backend)] or found)
 
     def names(self) -> list[str]:
         """Every name that `find` takes."""
@@ -199,6 +199,13 @@ class _Loader:
                     ("axes", first), f"axes depend on each other in a circle: {', '.join(vocabulary.cycle)}"
                 )
             )
+        for clash in clashes(vocabulary):
+            self.faults.append(
+                owners[clash.axis].fault(
+                    ("axes", clash.axis, *clash.path), clash.message, clash.hint, key=not clash.path
+                )
+            )
+        self.check()  # a program of clashing axes would only repeat what is said
         probe = Program(vocabulary, ())
         for name, path, message, hint in probe.problems:
             self.faults.append(owners[name].fault(("axes", name, *path), message, hint))
@@ -262,6 +269,13 @@ class _Loader:
         known = [*pack_names(self.root), *installed]
         near = nearest(name, known)
         hint = f"did you mean {near}?" if near else f"packs here: {', '.join(known) or 'none'}"
+        if not os.path.isdir(self.root):
+            named = os.environ.get(VARIABLE) and self.root == manifests_root()
+            hint = (
+                f"{VARIABLE} names {self.root}, which is no directory"
+                if named
+                else f"{self.root} is no directory"
+            )
         self.faults.append(Fault(Mark(path, 1, 1), "", f"no pack is called {name!r}", hint, None))
         return path
 
@@ -307,6 +321,19 @@ class _Loader:
                 for adjustment in candidate.adjust:
                     if adjustment.use is not None:
                         self.reference(adjustment.use, ids, adjustment.at)
+        candidates = [c for m in manifests for c in m.candidates]
+        self.circles({c.id: {n: r.at for r in c.rules for n in r.accepts()} for c in candidates})
+        self.circles({c.id: {a.use: a.at for a in c.adjust if a.use is not None} for c in candidates})
+
+    def circles(self, edges: Mapping[str, Mapping[str, Mark]]) -> None:
+        """A fault for every place through which the answer about a candidate depends on that answer."""
+        for start, named in edges.items():
+            for name, at in named.items():
+                if start in _reached(name, edges):
+                    way = f"{name}, and {name} on {start}" if name != start else "itself"
+                    fault = Fault(at, "", f"{start} depends on {way}: a circle")
+                    if fault not in self.faults:
+                        self.faults.append(fault)
 
     def reference(self, name: str, ids: set[str], at: Mark) -> None:
         if name not in ids:
@@ -316,6 +343,16 @@ class _Loader:
             )
             if fault not in self.faults:
                 self.faults.append(fault)
+
+
+def _reached(start: str, edges: Mapping[str, Mapping[str, Mark]]) -> set[str]:
+    """``start`` and all that can be reached from it."""
+    found, pending = {start}, [start]
+    while pending:
+        fresh = [n for n in edges.get(pending.pop(), ()) if n not in found]
+        found.update(fresh)
+        pending.extend(fresh)
+    return found
 
 
 def _content_hash(texts: Mapping[str, str]) -> str:

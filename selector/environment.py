@@ -247,6 +247,10 @@ def from_document(
         raise EnvironmentFileError(
             f"{document.name} does not describe a machine", "it has `facts:`, a mapping of axis to value"
         )
+    for key in ("name", "title"):
+        if not isinstance(data.get(key, ""), str):
+            fault = document.fault((key,), f"{key} is text")
+            raise EnvironmentFileError(f"{document.name} does not describe a machine", None, [fault])
     words = vocabulary if vocabulary is not None else default_vocabulary()
     faults = []
     for name, raw in data["facts"].items():
@@ -324,6 +328,28 @@ def _preset(
     words = vocabulary if vocabulary is not None else default_vocabulary()
     machine = from_document(_find(name, base), cls, words)
     document = _load(os.path.join(base, "software.yaml"))
+    try:
+        return _with_software(machine, document, profile, added, without, words)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        # Holding every file against its schema would cost each start more than reading it does.
+        from selector.schema_build import build
+        from selector.validate import validate
+
+        faults = validate(document, build(words.raw)["software"])
+        if not faults:
+            raise
+        raise EnvironmentFileError(f"{document.name} does not describe software", None, faults) from None
+
+
+def _with_software(
+    machine: Environment,
+    document: Document,
+    profile: str,
+    added: Mapping[str, str],
+    without: tuple[str, ...],
+    words: Vocabulary,
+) -> Environment:
+    """A machine with the packages of one profile of a software file that need not be valid."""
     software: Any = document.data
     profiles = software.get("profiles") or {}
     if profile not in profiles:
@@ -357,14 +383,15 @@ def _preset(
         if package not in packages:
             near = nearest(package, packages)
             raise EnvironmentFileError(
-                f"{package} is not in {name}'s profile {profile}", f"did you mean {near}?" if near else None
+                f"{package} is not in {machine.name}'s profile {profile}",
+                f"did you mean {near}?" if near else None,
             )
         del packages[package]
     for package, version in added.items():
         packages[package] = PackageState(version)
     facts["packages"] = Packages(packages)
     changed = "".join([*(f" +{p}=={v}" for p, v in added.items()), *(f" -{p}" for p in without)])
-    return cls(
+    return type(machine)(
         facts,
         name=machine.name,
         title=machine.title,

@@ -108,6 +108,7 @@ class _Decoder:
         self.document, self.vocabulary, self.pack = document, vocabulary, pack
         self.data: dict[str, Any] = document.data  # type: ignore[assignment]
         self.faults: list[Fault] = []
+        self.wrong: set[str] = set()  # axes whose declaration is broken; they are not missing as well
 
     def fault(
         self, path: tuple[str | int, ...], message: str, hint: str | None = None, *, key: bool = False
@@ -219,6 +220,7 @@ class _Decoder:
                 constraint = parse_declared(axis, raw)
             except ConstraintError as error:
                 self.fault((*where, *error.path), error.message, error.hint)
+                self.wrong.add(axis.name)
                 continue
             link = next((sources[k] for k in (axis_name, axis.name) if k in sources), source)
             declared[axis.name] = Declared(
@@ -369,7 +371,7 @@ class _Decoder:
 
     def check_required(self, candidates: list[Candidate], variants: list[dict[str, Any]]) -> None:
         for axis in self.vocabulary.axes:
-            if not axis.declare_required:
+            if not axis.declare_required or axis.name in self.wrong:
                 continue
             lacking = [c for c in candidates if not c.abstract and axis.name not in c.declared]
             section = "requires" if axis.of == "environment" else "supports"

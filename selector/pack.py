@@ -10,7 +10,10 @@ from selector.errors import Fault, Mark
 from selector.vocabulary import Vocabulary, nearest
 from selector.yaml_loader import Document
 
-__all__ = ["Between", "ErrorText", "OrderEntry", "Pack", "PairRule", "PolicyRule", "decode_pack"]
+__all__ = ["PHASE", "Between", "ErrorText", "OrderEntry", "Pack", "PairRule", "PolicyRule", "decode_pack"]
+
+#: The axis of the request that packs with `phases` answer apart.
+PHASE = "phase"
 
 
 class OrderEntry(NamedTuple):
@@ -147,6 +150,10 @@ def decode_pack(
                 document.mark(path),
             )
         )
+    for i, name in enumerate(data.get("phases") or ()):
+        phase = vocabulary.find(PHASE)
+        if phase is None or name not in phase.values:
+            report(("phases", i), f"the axis {PHASE} of the vocabulary has no value {name!r}", None)
     pack = Pack(
         data["name"],
         data.get("title", data["name"]),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector.conditions import holds
+from selector.pack import PHASE
 from selector.preferences import Preference
 from selector.selection import decide
 
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
     from selector.report import Ranked, Report
     from selector.request import Request
 
-__all__ = ["PhasePlan", "phases_of", "select_phases"]
-
-PHASE = "phase"
+__all__ = ["PHASE", "PhasePlan", "phases_of", "select_phases"]
 
 
 class PhasePlan(NamedTuple):

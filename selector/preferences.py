@@ -41,7 +41,9 @@ class Preference(NamedTuple):
 def _names(value: str | Iterable[str] | None) -> tuple[str, ...]:
     if value is None:
         return ()
-    items = value.split(",") if isinstance(value, str) else value
+    items = value.split(",") if isinstance(value, str) else list(value)
+    if not all(isinstance(n, str) for n in items):
+        raise TypeError(f"backends are named by text, not {value!r}")
     return tuple(n.strip() for n in items if n and n.strip())
 
 

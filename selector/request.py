@@ -68,15 +68,17 @@ class Request:
         return axis.default if axis.same_as is None else self.get(axis.same_as)
 
     def replace(self, **fields: Any) -> Request:
-        """A copy with some fields changed."""
-        return Request({**self.to_dict(), **fields}, vocabulary=self.vocabulary)
+        """A copy with some fields changed, under their names or aliases."""
+        changed = {axis.name for axis in map(self.vocabulary.find, fields) if axis is not None}
+        kept = {name: value for name, value in self.to_dict().items() if name not in changed}
+        return Request({**kept, **fields}, vocabulary=self.vocabulary)
 
     def without(self, name: str) -> Request:
-        """A copy with one field back at its default."""
+        """A copy with one field back at its default. Raises KeyError for a name that is no field."""
         axis = self.vocabulary.find(name)
-        kept = [
-            (i, v) for i, v in zip(self._axes, self._values, strict=False) if axis is None or i != axis.index
-        ]
+        if axis is None:
+            raise KeyError(name)
+        kept = [(i, v) for i, v in zip(self._axes, self._values, strict=False) if i != axis.index]
         return Request.of(self.vocabulary, tuple(i for i, _ in kept), tuple(v for _, v in kept))
 
     def within(self, vocabulary: Vocabulary) -> Request:
@@ -101,11 +103,13 @@ class Request:
         return "Request(" + ", ".join(f"{k}={v!r}" for k, v in self.to_dict().items()) + ")"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (self.to_dict(),))
+        # Axes of a pack travel with the request; the base vocabulary is there on the other side.
+        base = self.vocabulary is default_vocabulary()
+        return (_rebuild, (self.to_dict(), None if base else self.vocabulary))
 
 
-def _rebuild(fields: dict[str, Any]) -> Request:
-    return Request(fields)
+def _rebuild(fields: dict[str, Any], vocabulary: Vocabulary | None = None) -> Request:
+    return Request(fields, vocabulary=vocabulary)
 
 
 def _canonical(vocabulary: Vocabulary, given: Mapping[str, Any]) -> list[tuple[int, Any]]:

@@ -269,10 +269,22 @@ def _canonical_integer(axis: Axis, value: Any) -> int:
         if digits.isascii() and digits.isdigit() and len(digits) <= 18:
             number = int(text)
     if not isinstance(number, int) or isinstance(number, bool):
+        number = _whole(number)
+    if number is None:
         raise ValueProblem(f"{axis.name} is {axis.allowed()}, not {shown(value)}")
     if (axis.min is not None and number < axis.min) or (axis.max is not None and number > axis.max):
         raise ValueProblem(f"{axis.name} is {axis.allowed()}, not {shown(value)}")
     return int(number)
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number of another library (`numpy.int64`); None for what is none."""
+    if isinstance(value, (str, bool)) or not hasattr(value, "__index__"):
+        return None
+    try:
+        return value.__index__()  # type: ignore[no-any-return]
+    except (TypeError, ValueError):
+        return None
 
 
 def _canonical_version(axis: Axis, value: Any) -> str:
