@@ -12,17 +12,20 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from selector import preferences
 from selector.cli.app import run as attn_select
 from tests.docs.pages import ROOT
 
 __all__ = ["Session", "UnknownCommand"]
 
-#: What a page's commands find beside each other, and whether they may change it.
-COPIED = ("manifests",)
+#: What a page's commands find beside each other.
 LINKED = ("tests/data/configs", "selector/schema")
 
 #: Programs whose effects are not this project's to show.
 NOT_RUN = ("pip",)
+
+#: No colour and the width of a pipe, whatever the terminal of the tests is.
+CLEAN = {"NO_COLOR": "1", "COLUMNS": "110"}
 
 #: Seconds for one command that runs as a process of its own.
 LIMIT = 60
@@ -33,19 +36,24 @@ class UnknownCommand(ValueError):
 
 
 class Session:
-    """One page's folder, with the exit code of the last command."""
+    """One page's folder, with the exit code of the last command. With ``edits`` it has manifests of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, edits: bool = False) -> None:
         self.folder = folder
         self.code = 0
-        for name in COPIED:
-            shutil.copytree(ROOT / name, folder / name)
-        for name in LINKED:
+        self.settings = {**CLEAN, "XDG_CONFIG_HOME": str(folder / ".config")}
+        if edits:
+            shutil.copytree(ROOT / "manifests", folder / "manifests")
+            self.settings["ATTN_SELECTOR_MANIFESTS"] = str(folder / "manifests")
+        for name in LINKED if edits else ("manifests", *LINKED):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).symlink_to(ROOT / name)
 
     def run(self, command: str) -> str:
         """What a terminal would show of one command line; sets `code`. Raises UnknownCommand."""
+        return self._run(command).replace(f"{self.folder}{os.sep}", "")
+
+    def _run(self, command: str) -> str:
         settings, words = _split(command)
         if words[:1] == ["attn-select"]:
             if (
@@ -72,7 +80,6 @@ class Session:
     def _attn_select(self, words: list[str], settings: dict[str, str]) -> str:
         words, target = _redirected(words)
         out = io.StringIO()
-        settings = {"ATTN_SELECTOR_MANIFESTS": str(self.folder / "manifests"), **settings}
         with self.inside(settings), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
             self.code = attn_select(words)
         if target is None:
@@ -81,9 +88,9 @@ class Session:
         return ""
 
     def _process(self, words: list[str], settings: dict[str, str], folder: Path | None = None) -> str:
-        settings = {"ATTN_SELECTOR_MANIFESTS": str(self.folder / "manifests"), **settings}
+        settings = {**self.settings, **settings}
         settings["PYTHONPATH"] = os.pathsep.join([settings.get("PYTHONPATH", "."), str(ROOT)])
-        environment = {**os.environ, **_CLEAN, **settings}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("ATTN_SELECTOR_")} | settings
         done = subprocess.run(
             words,
             cwd=folder or self.folder,
@@ -102,18 +109,17 @@ class Session:
         """The page's folder and process variables, for the time of one command."""
         before, kept = os.getcwd(), dict(os.environ)
         os.chdir(self.folder)
-        for name, value in {**_CLEAN, **settings}.items():
-            os.environ[name] = value
+        for name in [name for name in os.environ if name.startswith("ATTN_SELECTOR_")]:
+            del os.environ[name]
+        os.environ.update({**self.settings, **settings})
+        preferences.forget()
         try:
             yield
         finally:
+            preferences.forget()
             os.chdir(before)
             os.environ.clear()
             os.environ.update(kept)
-
-
-#: No colour and the width of a pipe, whatever the terminal of the tests is.
-_CLEAN = {"NO_COLOR": "1", "COLUMNS": "110"}
 
 
 def _split(command: str) -> tuple[dict[str, str], list[str]]:
