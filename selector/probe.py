@@ -156,17 +156,28 @@ def _packages(root: str | None) -> dict[str, PackageState]:
     from selector.environment import _load, _root
 
     software: Any = _load(os.path.join(_root(root), "software.yaml")).data
-    names = list((software.get("packages") or {}) if isinstance(software, dict) else {})
+    packages: Any = software.get("packages") if isinstance(software, dict) else None
+    return {name: _state(name) for name in (packages if isinstance(packages, dict) else ())}
+
+
+def _state(name: str) -> PackageState:
+    """One distribution's state. What an interrupted installation left behind does not hide what is really there."""
     from importlib import metadata
 
-    found: dict[str, PackageState] = {}
-    for name in names:
-        try:
-            found[name] = PackageState(metadata.version(name))
-        except metadata.PackageNotFoundError:
-            found[name] = PackageState(None, "missing")
-        except Exception as error:  # broken metadata of a foreign distribution is a state, not our failure
-            found[name] = PackageState(
-                None, "unknown", str(error).splitlines()[0] if str(error) else type(error).__name__
-            )
-    return found
+    problem = None
+    try:
+        for distribution in metadata.distributions(name=name):
+            try:
+                # A lack of the field is None, whatever the annotation says.
+                version: object = distribution.version
+            except (
+                Exception
+            ) as error:  # broken metadata of a foreign distribution is a state, not our failure
+                problem = problem or (str(error).splitlines() or [type(error).__name__])[0]
+                continue
+            if isinstance(version, str) and version.strip():
+                return PackageState(version.strip())
+            problem = problem or "its metadata names no version"
+    except Exception as error:  # a broken entry of the search path
+        problem = problem or (str(error).splitlines() or [type(error).__name__])[0]
+    return PackageState(None, "missing") if problem is None else PackageState(None, "unknown", problem)

@@ -60,7 +60,11 @@ def check_call(selection: Selection, got: Mapping[str, Any]) -> None:
         axis = vocabulary.find(name)
         if axis is None:
             continue
-        value = axis.canonical(raw)
+        try:
+            value = axis.canonical(raw)
+        except ValueError as error:  # a device or a format that no axis has a word for
+            problems.append(Problem(name, str(error)))
+            continue
         if axis.of == "environment":
             fact = selection.environment.get(axis.name)
             if (

@@ -168,6 +168,34 @@ def test_a_title_that_is_no_text_is_refused(tmp_path: Path) -> None:
         Environment.load(path)
 
 
+@pytest.mark.parametrize(
+    ("left", "state"),
+    [(b"", "its metadata names no version"), (b"Name: x\nVersion: \n", "its metadata names no version")],
+)
+def test_what_an_interrupted_installation_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: bytes, state: str
+) -> None:
+    """It is no usable package, and it does not hide the real one further down the search path."""
+    from selector.probe import probe
+
+    for name in ("flash_attn-9.9", "PyYAML-9.9"):
+        folder = tmp_path / f"{name}.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_bytes(left)
+    root = tmp_path / "manifests"
+    root.mkdir()
+    shutil.copy(Path(manifests_root()) / "vocabulary.yaml", root)
+    (root / "software.yaml").write_text(
+        'software: 1\npackages:\n  flash-attn: {version: "2.8"}\n  pyyaml: {version: "6.0"}\nprofiles: {}\n',
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    packages = probe(str(root)).facts["packages"]
+    assert (packages["flash-attn"].state, packages["flash-attn"].detail) == ("unknown", state)
+    assert packages["pyyaml"].state == "usable"
+    assert packages["pyyaml"].version[0].isdigit()
+
+
 # -- requests ---------------------------------------------------------------------------------------------------------
 
 
@@ -242,3 +270,14 @@ def test_every_suggestion_leads_to_what_it_says() -> None:
             after = explain(request, catalog=catalog, environment=environment, **wishes)
             assert after.selected == suggestion.selected, suggestion.text
     assert {"drop", "choose"} <= kinds
+
+
+# -- running ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_on_a_device_without_a_word_is_refused() -> None:
+    torch = pytest.importorskip("torch")
+    chosen = select(head_size=64, dtype="bf16", backend="reference")
+    q = torch.zeros(1, 4, 2, 64, dtype=torch.bfloat16, device="meta")
+    with pytest.raises(RequestError, match="'meta' is no value of device"):
+        chosen.run(q, q, q)
