@@ -92,6 +92,11 @@ class Row(NamedTuple):
     axes: frozenset[str]
     changes: Mapping[str, Any]
 
+    def __str__(self) -> str:
+        """The same in every process, as the distribution of tests over processes needs."""
+        asked = " ".join(f"{k}={v}" for k, v in {**self.request, **self.changes}.items())
+        return f"{self.on} {asked} {self.candidate}: {', '.join(sorted(self.axes)) or 'accepted'}"
+
 
 def takes(on: str, candidate: str, changes: Mapping[str, Any] | None = None, /, **request: Any) -> Row:
     return Row(on, {"head_size": 128, "dtype": "bfloat16", **request}, candidate, frozenset(), changes or {})

@@ -94,7 +94,7 @@ def test_a_broken_kernel_is_replaced_and_not_tried_again(tmp_path: Path, variant
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         selection.run(q, k, v)
-    assert kernels.ASKED == {variant: 1, "sound": 2}
+    assert {variant: 1, "sound": 2} == kernels.ASKED
 
 
 def test_the_report_tells_what_ran(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_what_is_not_the_kernels_fault(tmp_path: Path, variant: str) -> None:
             selection.run(q, k, v)
         assert caught.value is kernels.FAILURES[variant]
     assert quarantined() == {}
-    assert kernels.ASKED == {variant: 2}
+    assert {variant: 2} == kernels.ASKED
 
 
 def test_a_callers_mistake(tmp_path: Path) -> None:
@@ -262,7 +262,9 @@ def test_a_refusal_is_this_calls_alone(tmp_path: Path) -> None:
     selection.run(q, k, v)
     assert (selection.report().ran, selection.report().failed) == ("failing/picky", {})
     pinned = choose(catalog, softcap=True, backend="failing/picky")
-    with pytest.raises(PinError, match="backend asks for failing/picky, which cannot run: .*softcap: not honoured"):
+    with pytest.raises(
+        PinError, match="backend asks for failing/picky, which cannot run: .*softcap: not honoured"
+    ):
         pinned.run(q, k, v, softcap=2.0)
     assert choose(catalog, softcap=True).id == "failing/picky"
 
