@@ -263,7 +263,7 @@ def test_a_refusal_is_this_calls_alone(tmp_path: Path) -> None:
     assert (selection.report().ran, selection.report().failed) == ("failing/picky", {})
     pinned = choose(catalog, softcap=True, backend="failing/picky")
     with pytest.raises(
-        PinError, match="backend asks for failing/picky, which cannot run: .*softcap: not honoured"
+        PinError, match=r"backend asks for failing/picky, which cannot run: .*softcap: not honoured"
     ):
         pinned.run(q, k, v, softcap=2.0)
     assert choose(catalog, softcap=True).id == "failing/picky"
