@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from selector.catalog import Catalog
     from selector.vocabulary import Axis
 
-__all__ = ["Witness", "smallest"]
+__all__ = ["Witness", "at_environment", "presets", "realised_near", "smallest"]
 
 
 class Witness(NamedTuple):
@@ -193,16 +193,16 @@ def smallest(
             best = (changes, number, machine, kept)
     if best is not None:
         solver.check([*best[3], solver.at_most(best[1], fields)])
-        return _realised(solver, catalog, best[2])
+        return realised_near(solver, catalog, best[2])
     solver.check(wanted)
     deviations = [*fields, *(-x for g in solver.space.given if g.axis.of != "request" for x in _usual(g))]
     number = _fewest(solver, wanted, deviations, None)
     assert number is not None
     solver.check([*wanted, solver.at_most(number, deviations)])
-    return _realised(solver, catalog, None)
+    return realised_near(solver, catalog, None)
 
 
-def _realised(solver: Solver, catalog: Catalog, machine: Environment | None) -> Witness:
+def realised_near(solver: Solver, catalog: Catalog, machine: Environment | None) -> Witness:
     """The solver's last solution; facts that are as on the machine are the machine's own."""
     space = solver.space
     raw = witness.values_of(space, solver.point())

@@ -103,9 +103,8 @@ def _text(looked: list[str], faults: list[Fault], found: Proofs, verbose: bool) 
         shown += [f.fault()._replace(severity="allowed") for f in found.allowed]
     if shown:
         output.write(render_faults(shown, limit=len(shown)))
-    counts = {
-        s: sum(1 for f in (*faults, *found.shown) if f.severity == s) for s in ("error", "warning", "info")
-    }
+    severities = [f.severity for f in faults] + [f.severity for f in found.shown]
+    counts = {s: severities.count(s) for s in ("error", "warning", "info")}
     said = [_many(counts["error"], "error")]
     said += [_many(counts["warning"], "warning")] if counts["warning"] else []
     said += (
