@@ -114,6 +114,8 @@ class _Loader:
         self.root = root
         self.faults: list[Fault] = []
         self.texts: dict[str, str] = {}
+        self.refused: dict[str, Document] = {}  # what was read and did not pass its schema
+        self.lost = False  # whether some manifest is so broken that its names are not known
         self.schemas: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
 
     def base(self) -> Vocabulary:
@@ -152,7 +154,10 @@ class _Loader:
         self.texts[os.path.relpath(path, self.root)] = document.text
         faults = validate(document, self.schema(kind, vocabulary_raw))
         self.faults.extend(faults)
-        return None if any(f.severity == "error" for f in faults) else document
+        if not any(f.severity == "error" for f in faults):
+            return document
+        self.refused[path] = document
+        return None
 
     def schema(self, kind: str, vocabulary_raw: Mapping[str, Any]) -> Any:
         """The schema of one kind of file; built once a vocabulary."""
@@ -240,10 +245,8 @@ class _Loader:
         known = {
             n: None for m in manifests for n in (m.name, *(c.id for c in m.candidates if not c.abstract))
         }
-        if any(f.severity == "error" for f in self.faults):
-            raise ManifestError(
-                self.faults
-            )  # names of manifests that could not be read would all be "unknown"
+        if self.lost:  # names of manifests that could not be read would all be "unknown"
+            raise ManifestError(self.faults)
         for document in pending:
             pack, faults = decode_pack(document, vocabulary, lambda: known)
             self.faults.extend(faults)
@@ -288,14 +291,23 @@ class _Loader:
                 or name.startswith(".")
             ):
                 continue
-            document = self.read(os.path.join(folder, name), "manifest", vocabulary.raw)
-            if document is None:
+            path = os.path.join(folder, name)
+            document = self.read(path, "manifest", vocabulary.raw)
+            rest = self.rest(path, vocabulary) if document is None else document
+            if rest is None:
+                self.lost = True
                 continue
-            manifest, faults = decode_manifest(document, vocabulary, pack)
+            manifest, faults = decode_manifest(rest, vocabulary, pack, partial=document is None)
             self.faults.extend(faults)
-            if manifest is not None:
-                found.append(manifest)
+            found.append(manifest)
         return found
+
+    def rest(self, path: str, vocabulary: Vocabulary) -> Document | None:
+        """What can still be judged of a manifest that its schema refused."""
+        from selector.salvage import salvage
+
+        document = self.refused.get(path)
+        return None if document is None else salvage(document, self.schema("manifest", vocabulary.raw))
 
     def twice(self, manifests: list[Manifest]) -> None:
         seen: dict[str, Manifest] = {}

@@ -104,8 +104,8 @@ class _Scope(NamedTuple):
 
 
 class _Decoder:
-    def __init__(self, document: Document, vocabulary: Vocabulary, pack: str) -> None:
-        self.document, self.vocabulary, self.pack = document, vocabulary, pack
+    def __init__(self, document: Document, vocabulary: Vocabulary, pack: str, partial: bool) -> None:
+        self.document, self.vocabulary, self.pack, self.partial = document, vocabulary, pack, partial
         self.data: dict[str, Any] = document.data  # type: ignore[assignment]
         self.faults: list[Fault] = []
         self.wrong: set[str] = set()  # axes whose declaration is broken; they are not missing as well
@@ -140,7 +140,8 @@ class _Decoder:
             )
         if not variants:
             candidates.append(self.candidate(name, {}, self.inherit(base, None, None), ()))
-        self.check_required(candidates, variants)
+        if not self.partial:
+            self.check_required(candidates, variants)
         return Manifest(
             name,
             data.get("title", name),
@@ -273,7 +274,7 @@ class _Decoder:
                     (*path, "warn"), "a rule either rejects or warns: reject or warn, not both", key=True
                 )
         text = raw.get("warn") if kind == "warn" else raw.get("reject")
-        if not text:
+        if not text and not self.partial:
             self.fault(path, "a rule says reject: or warn: with the reason in words")
             text = ""
         rule = Rule(
@@ -387,9 +388,11 @@ class _Decoder:
 
 
 def decode_manifest(
-    document: Document, vocabulary: Vocabulary, pack: str
-) -> tuple[Manifest | None, list[Fault]]:
-    """The manifest of a schema-valid document, and what is wrong with it (the manifest is None then)."""
-    decoder = _Decoder(document, vocabulary, pack)
-    manifest = decoder.manifest()
-    return (None if decoder.faults else manifest), decoder.faults
+    document: Document, vocabulary: Vocabulary, pack: str, *, partial: bool = False
+) -> tuple[Manifest, list[Fault]]:
+    """The manifest of a schema-valid document, and what is wrong with it (the manifest is good for its names only then).
+
+    ``partial``: wrong entries were taken away, so what is missing is no mistake.
+    """
+    decoder = _Decoder(document, vocabulary, pack, partial)
+    return decoder.manifest(), decoder.faults

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from selector.schema_axes import Schema
 
-__all__ = ["load_valid", "nearest", "validate"]
+__all__ = ["MAX_ERRORS", "checks_of", "load_valid", "nearest", "validate"]
 
 #: Errors of the validator that are looked at; a file with more is hopeless, or hostile.
 MAX_ERRORS = 200
@@ -51,7 +51,7 @@ def validate(document: Document, schema: Schema) -> list[Fault]:
     """Every mistake of `document`, in the order of the file; empty if there is none."""
     if document.data is None:
         return [document.fault((), "the file is empty")]
-    checks = _checks(schema)
+    checks = checks_of(schema)
     if checks.accepts(document.data):
         return []
     errors = list(islice(checks.errors(document.data), MAX_ERRORS))
@@ -87,7 +87,8 @@ class _Checks:
         return self.validator.iter_errors(cast("Any", data))
 
 
-def _checks(schema: Schema) -> _Checks:
+def checks_of(schema: Schema) -> _Checks:
+    """The checks of a schema; made once."""
     kept = _kept.get(id(schema))
     if kept is None:
         if len(_kept) >= _KEPT:

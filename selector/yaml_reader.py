@@ -86,6 +86,10 @@ class Document:
         """The file's text as it was read."""
         return self._text
 
+    def holding(self, data: Data) -> Document:
+        """The same places and text with other data: a part of what was read."""
+        return Document(self.name, self._text, data, self._place)
+
     def mark(self, path: Path, key: bool = False) -> Mark:
         """The place of the value at `path`, or of its key; of the nearest enclosing value where there is none."""
         place = self._place

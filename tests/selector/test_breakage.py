@@ -122,6 +122,54 @@ def test_a_wrong_limit_is_not_a_missing_one(tmp_path: Path) -> None:
     assert faults(error) == [("empty range: min 10 is above max 3", 4)]
 
 
+MIXED = """\
+manifest: 1
+name: one
+titel: One
+requires: {device: cudaa}
+supports:
+  dtype: [haff]
+  head_size: {min: 10, max: 3}
+variants:
+  - {name: a, extends: bb}
+  - {name: a}
+rules:
+  - {when: {head_sise: 3}, reject: x}
+  - {when: {head_size: {mx: 3}}, reject: x}
+  - {when: {head_size: 3}, variants: [c], reject: x}
+  - {require: {accepts: newer}, reject: x}
+adjust:
+  - {use: nobody, note: x}
+"""
+
+
+def test_mistakes_of_every_kind_are_told_in_one_run(tmp_path: Path) -> None:
+    """What the schema sees does not hide what it cannot see: references, ranges, names given twice."""
+    with pytest.raises(ManifestError) as error:
+        load(tmp_path, pack=PACK.replace("[one]", "[one/b]"), one=MIXED)
+    found = {(Path(f.at.file).name, f.at.line): f.message for f in error.value.faults}
+    assert found == {
+        ("one.yaml", 3): "unknown key titel",
+        ("one.yaml", 4): 'device: "cudaa" is not one of cuda or cpu',
+        ("one.yaml", 6): 'dtype: "haff" is not one of half or single',
+        ("one.yaml", 7): "empty range: min 10 is above max 3",
+        ("one.yaml", 9): "variant extends 'bb', which is not there",
+        ("one.yaml", 10): "variant 'a' is there twice",
+        ("one.yaml", 12): "unknown key head_sise in when",
+        ("one.yaml", 13): "unknown key mx in head_size",
+        ("one.yaml", 14): "no variant 'c'",
+        ("one.yaml", 15): "no candidate is called 'newer'",
+        ("one.yaml", 17): "no candidate is called 'nobody'",
+        ("pack.yaml", 5): "no candidate or backend is called 'one/b'",
+    }
+
+
+def test_a_manifest_without_a_name_makes_no_name_unknown(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError) as error:
+        load(tmp_path, one=ONE.replace("name: one\n", ""))
+    assert [m for m, _ in faults(error)] == ["name is missing"]
+
+
 def test_names_that_differ_in_case_alone_are_two(tmp_path: Path) -> None:
     catalog = load(tmp_path, one=ONE, loud=ONE.replace("name: one", "name: ONE"))
     assert [c.id for c in catalog.find("ONE")] == ["ONE"]
