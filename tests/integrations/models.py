@@ -16,6 +16,8 @@ from transformers import AutoModelForCausalLM
 
 from backends.integrations.transformers import NAME, register
 
+# models this small are slower with more threads
+torch.set_num_threads(1)
 transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 
 #: No kernel is compiled under this name: that takes seconds for every new shape on a CPU.

@@ -15,7 +15,7 @@ from transformers import AttentionMaskInterface, masking_utils
 from backends import reference
 from backends.call import make_call
 from backends.integrations._forms import forms
-from backends.integrations._recognise import structure_of
+from backends.integrations._recognise import _Reader, structure_of
 from backends.integrations._structure import Structure, StructuredMask
 from backends.integrations.transformers import NAME
 from tests.integrations.models import register_all
@@ -225,6 +225,31 @@ def test_foreign_functions_become_tensors() -> None:
             1, 5, 5, mask_function=function, use_vmap=True, allow_is_causal_skip=False
         )
         assert expected is not None and torch.equal(mask, expected)
+
+
+def test_a_function_that_means_something_else_is_not_trusted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A later version of the library in which a window is one token wider."""
+    lib = masking_utils
+
+    def wider(sliding_window: int) -> Any:
+        def inner_mask(batch_idx: Any, head_idx: Any, q_idx: Any, kv_idx: Any) -> Any:
+            return kv_idx >= q_idx - sliding_window
+
+        return inner_mask
+
+    monkeypatch.setattr(lib, "sliding_window_overlay", wider)
+    monkeypatch.setattr(_Reader, "_one", None)
+    arguments = {
+        "batch_size": 1,
+        "q_length": 6,
+        "kv_length": 6,
+        "mask_function": lib.sliding_window_causal_mask_function(2),
+    }
+    mask = made(**arguments)
+    assert type(mask) is Tensor and mask[0, 0, 5].tolist() == [False, False, False, True, True, True]
+    assert "sliding_window_overlay means something else in this version" in caplog.text
 
 
 def test_positions_that_do_not_count_up_are_no_documents() -> None:
