@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from backends.verify.draws import DIMENSIONS, FREE, Draw, Value, normal
+from backends.verify.draws import FREE, Draw, Value, normal
+from backends.verify.pairwise import with_needs
 
 if TYPE_CHECKING:
     from backends.verify.child import Answer
@@ -13,8 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["blame", "cause_of", "shrunk"]
 
-#: Calls that looking for the cause of one failure may take; fewer where each costs a process.
-TRIES, TRIES_OF_CRASH = 80, 12
+#: Calls that putting values back may take; fewer where each that fails costs a process, or all the time that a call has.
+TRIES = {"crash": 12, "timeout": 3}
+TRIES_OTHERWISE = 80
 
 
 def shrunk(
@@ -24,17 +26,29 @@ def shrunk(
     accepts: Callable[[Draw], bool],
     ask: Callable[[dict[str, Value]], Answer | None],
 ) -> tuple[dict[str, Value], Answer]:
-    """The draw with every value put back to the base's that the failure does not need; and how that one fails.
+    """The draw without what the failure does not need; and how that one fails.
 
-    ``ask`` may return None: there is no time to ask.
+    First each of its values alone on the base - mostly one is enough, and only that one costs a process where a kernel
+    crashes - then values are put back to the base's one by one. ``ask`` may return None: there is no time to ask.
     """
-    left = {"timeout": 0, "crash": TRIES_OF_CRASH}.get(answer.outcome, TRIES)
-    # first what no axis says, so that what remains is what a manifest can say
-    order = sorted((d.name for d in DIMENSIONS), key=lambda name: name not in FREE)
+    left = TRIES.get(answer.outcome, TRIES_OTHERWISE)
+    # first what an axis says, and flags before sizes: the likeliest causes, and those that a manifest can say
+    order = sorted(cause_of(draw, base), key=lambda name: (name in FREE, draw[name] is not True))
+    for name in order:
+        alone = {name: draw[name]}
+        if with_needs(alone):
+            single = normal({**base, **alone})
+            if single[name] == draw[name] and accepts(single):
+                found = ask(single)
+                if found is None:
+                    return draw, answer
+                if found.outcome == answer.outcome:
+                    draw, answer = single, found
+                    break
     changed = True
     while changed and left > 0:
         changed = False
-        for name in order:
+        for name in reversed(order):
             if draw[name] == base[name] or left <= 0:
                 continue
             other = normal({**draw, name: base[name]})

@@ -111,7 +111,7 @@ class Child:
         self._errors = None
 
     def _obituary(self) -> str:
-        """How the child died: its signal or exit code, and the first line of its last words that names an error."""
+        """How the child died: its signal or exit code, and the last line of its last words that names an error."""
         process = self._process
         assert process is not None and self._errors is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -123,7 +123,7 @@ class Child:
         self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(self._errors.tell() - 20_000, 0))
         lines = self._errors.read().decode(errors="replace").splitlines()
-        words = [x.strip() for x in lines if "rror" in x and not x.startswith((" ", "\t"))]
+        words = [x.strip() for x in lines if "rror" in x and not x.startswith((" ", "\t", "Fatal Python"))]
         self.stop()
         return f"{how}: {words[-1][:300]}" if words else how
 

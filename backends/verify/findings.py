@@ -13,8 +13,8 @@ class Finding(NamedTuple):
 
     ``outcome``: refused (by the wrapper), error, crash, timeout, wrong (numbers) or works. ``request`` is the smallest request
     that shows it, ``call`` what else the call had (no axis says it), ``at`` the line of the manifest to change
-    (``file:line:column``), ``also`` other lines that take part, ``calls`` how many calls showed the same. ``ran`` is false
-    where only the wrapper was asked, for a machine that is not this one.
+    (``file:line:column``), ``also`` other lines that take part. ``ran`` is false where only the wrapper was asked, for a
+    machine that is not this one.
     """
 
     candidate: str
@@ -26,7 +26,6 @@ class Finding(NamedTuple):
     also: tuple[str, ...]
     environment: str
     ran: bool = True
-    calls: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
@@ -40,7 +39,6 @@ class Finding(NamedTuple):
             "also": list(self.also),
             "environment": self.environment,
             "ran": self.ran,
-            "calls": self.calls,
         }
 
 

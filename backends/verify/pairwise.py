@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from backends.verify.draws import FREE, NEEDS, PLAIN, Draw, Value, normal
 
-__all__ = ["Cover", "complete"]
+__all__ = ["Cover", "complete", "with_needs"]
 
 #: Random attempts to bring two values together, beside every single further change.
 ATTEMPTS = 60
@@ -30,12 +30,12 @@ def complete(
 ) -> dict[str, Value] | None:
     """An accepted draw, in its normal form, that holds the pinned values; ``base`` elsewhere, if that is possible."""
     fixed = dict(pinned)
-    if not _with_needs(fixed):
+    if not with_needs(fixed):
         return None
 
     def tried(changes: Mapping[str, Value]) -> dict[str, Value] | None:
         wanted = {**fixed, **{k: v for k, v in changes.items() if k not in fixed}}
-        if not _with_needs(wanted):
+        if not with_needs(wanted):
             return None
         draw = normal({**base, **wanted})
         if all(draw[k] == v for k, v in pinned.items()) and accepts(draw):
@@ -58,7 +58,7 @@ def complete(
     return found
 
 
-def _with_needs(fixed: dict[str, Value]) -> bool:
+def with_needs(fixed: dict[str, Value]) -> bool:
     """Add what fixed values need in order to count; False where that contradicts another fixed value."""
     pending = list(fixed)
     while pending:
@@ -120,13 +120,13 @@ class Cover:
     def _grown(self, row: dict[str, Value], pair: tuple[tuple[str, Value], ...]) -> dict[str, Value]:
         """The row with as many new pairs as a greedy choice finds."""
         kept = dict(pair)
-        _with_needs(kept)
+        with_needs(kept)
         for name in self.rng.sample(self.names, len(self.names)):
             if name in kept:
                 continue
             for value in self._by_gain(name, row)[:OPTIONS]:
                 wanted = {**kept, name: value}
-                if not _with_needs(wanted):
+                if not with_needs(wanted):
                     continue
                 draw = normal({**row, **wanted})
                 if all(draw[k] == v for k, v in wanted.items()) and self.accepts(draw):

@@ -33,6 +33,9 @@ ROUNDS, SLOW = 8, 120.0
 #: Refused calls that are tried for one line of a manifest.
 REFUSALS = 8
 
+#: Findings after which a candidate is not walked further.
+ENOUGH = 20
+
 #: Seconds beyond the end that looking for the cause of a failure may take.
 CAUSE = 5.0
 
@@ -137,7 +140,7 @@ class _Walk:
         self.calls: dict[str, Answer] = {}
         self.seconds = self.longest = 0.0
         self.unsaid = 0
-        self.undeclared: dict[tuple[str, ...], tuple[int, int, Finding | None]] = {}
+        self.undeclared: dict[tuple[tuple[str, str], ...], tuple[int, int, Finding | None]] = {}
         self._end: float | None = None
         device = str(plan.environment.get("device"))
         self.device = "cuda" if device == "rocm" else device
@@ -205,6 +208,8 @@ class _Walk:
                 self.tools.progress(
                     Progress(self.candidate.id, self.ran, round, share, len(self.calls), len(self.found))
                 )
+                if len(self.found) >= ENOUGH:
+                    return
                 yield
             if self.seconds > SLOW:
                 break
@@ -269,9 +274,10 @@ class _Walk:
     # -- what is refused ----------------------------------------------------------------------------------------------
 
     def try_refused(self, refused: Refused) -> None:
-        """Run a call that the manifest refuses; calls that the same lines refuse are one finding."""
-        lines = tuple(dict.fromkeys(str(r.at) if r.at is not None else r.axis for r in refused.reasons))
-        tried, works, first = self.undeclared.get(lines, (0, 0, None))
+        """Run a call that the manifest refuses; calls that the same lines refuse for the same axes are one finding."""
+        places = [(str(r.at) if r.at is not None else "", r.axis) for r in refused.reasons]
+        key = tuple(dict.fromkeys(places))
+        tried, works, first = self.undeclared.get(key, (0, 0, None))
         if tried >= REFUSALS:
             return
         answer = self.ask(refused.draw)
@@ -280,9 +286,10 @@ class _Walk:
         if answer.outcome == "ok":
             works += 1
             if first is None:
+                lines = list(dict.fromkeys(place for place, _ in places if place))
                 reasons = "; ".join(r.message for r in refused.reasons)
-                first = self.finding("works", refused.draw, reasons, lines[0], lines[1:])
-        self.undeclared[lines] = (tried + 1, works, first)
+                first = self.finding("works", refused.draw, reasons, lines[0], tuple(lines[1:]))
+        self.undeclared[key] = (tried + 1, works, first)
 
     def works(self) -> Iterator[Finding]:
         """Refused calls that work, a finding for each set of lines."""
@@ -300,6 +307,8 @@ class _Walk:
             note = "no call was found that the manifest accepts"
         elif not self.finished:
             note = "the time was over"
+        elif len(self.found) >= ENOUGH:
+            note = f"stopped after {ENOUGH} findings"
         elif self.causes == [{}]:
             note = "the plainest call fails, so nothing else was tried"
         return Count(
