@@ -7,9 +7,12 @@ makes an atom true without which the tree cannot hold, so rules about features t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from selector.fold import Folded
+from selector import derive
+from selector.closures import Test, compile_expression, compile_node
+from selector.fold import Folded, expression_bits
 from selector.nodes import FALSE, TRUE, Atom, Node, bits_of
 from selector.vocabulary import MISSING
 
@@ -25,7 +28,6 @@ __all__ = ["Bound", "Decision"]
 #: Values remembered for one axis, shapes for one environment, decisions for one policy rule.
 KEPT = 4096
 
-Test = Callable[[int], bool]
 #: A tree that refuses: all of these atoms, this test besides (None: nothing more), the candidates refused.
 Clause = tuple[int, "Test | None", int]
 #: What a value of an axis does: candidates refused, atoms made true, clauses to look at.
@@ -107,6 +109,25 @@ class _Axis:
         self.refusing, self.atoms = tuple(refusing), tuple(atoms)
 
 
+class _Shape:
+    """Requests that give the same fields: what all other plain axes contribute, the tables of these, what depends on them."""
+
+    __slots__ = ("atoms", "clauses", "late", "picked", "refused", "tables")
+
+    def __init__(
+        self,
+        refused: int,
+        atoms: int,
+        clauses: tuple[Clause, ...],
+        tables: tuple[_Axis | None, ...],
+        picked: Callable[[tuple[Any, ...]], Any] | None,
+    ) -> None:
+        self.refused, self.atoms, self.clauses, self.tables = refused, atoms, clauses, tables
+        #: Takes the values that dependent axes read; by these and the atoms they read, what they contribute.
+        self.picked = picked
+        self.late: dict[Any, Entry] = {}
+
+
 class _Order:
     """A policy rule that can still speak: when, and its order by which of the conditional entries hold."""
 
@@ -166,9 +187,6 @@ class Bound:
         self._policies(folded)
         self._axes(folded)
         self._clauses(folded)
-        self._shapes: dict[
-            tuple[int, ...], tuple[int, int, tuple[Clause, ...], tuple[_Axis | None, ...]]
-        ] = {}
 
     def _policies(self, folded: Folded) -> None:
         policy = self.tables.policy
@@ -199,10 +217,21 @@ class Bound:
                 s.same_as,
                 None if ignored == FALSE else compile_node(ignored),
                 s.axis.neutral,
-                expr,
+                None if expr is None else compile_expression(expr),
             )
             for s, ignored, expr in folded.late
         )
+        #: What they read of the rest: values by position, and atoms (their own among them).
+        self.late_values: set[int] = set()
+        self.late_bits = 0
+        for step, ignored, expr in folded.late:
+            self.late_bits |= bits_of(ignored)
+            self.late_values.add(step.axis.index)
+            if expr is not None:
+                self.late_values |= derive.inputs(expr)[0]
+                self.late_bits |= expression_bits(expr)
+            elif step.same_as is not None:
+                self.late_values.add(step.same_as)
         self.values: list[Any] = [
             MISSING if a.same_as is not None else a.default for a in tables.vocabulary.axes
         ]
@@ -225,7 +254,8 @@ class Bound:
         #: By atom, the clauses that cannot hold without it; and all these atoms.
         self.by_atom: dict[int, list[Clause]] = {}
         self.triggers = 0
-        usual = self.judge((), (), raw=True)[1]
+        self._shapes: dict[tuple[int, ...], _Shape] = {}
+        usual = self._usual()
         for node, mask in folded.clauses:
             if bits_of(node) & accepts:
                 continue
@@ -234,9 +264,15 @@ class Bound:
                 self.by_atom.setdefault(bit, []).append(clause)
         for bit in self.by_atom:
             self.triggers |= bit
+        self._shapes = {}
         for axis in (*self.plain.values(), *(late[1] for late in self.late)):
             if axis is not None:
                 axis.memo.clear()
+
+    def _usual(self) -> int:
+        """The atoms that are true where nothing is asked."""
+        atoms = self._shape(()).atoms
+        return atoms | self._later((), (), atoms)[1]
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
@@ -262,11 +298,11 @@ class Bound:
         known = order.decisions.get(key)
         return known if known is not None else order.decision(key, chosen, accepted)
 
-    def judge(self, axes: tuple[int, ...], values: tuple[Any, ...], *, raw: bool = False) -> tuple[int, int]:
-        """(refused candidates, true atoms) for a request's fields, before adjustments; ``raw``: without any clause."""
-        shape = None if raw else self._shapes.get(axes)
-        refused, atoms, clauses, tables = shape if shape is not None else self._shape(axes, keep=not raw)
-        for table, value in zip(tables, values):
+    def judge(self, axes: tuple[int, ...], values: tuple[Any, ...]) -> tuple[int, int]:
+        """(refused candidates, true atoms) for a request's fields, before adjustments."""
+        shape = self._shapes.get(axes) or self._shape(axes)
+        refused, atoms, clauses = shape.refused, shape.atoms, shape.clauses
+        for table, value in zip(shape.tables, values):
             if table is not None:
                 entry = table.memo.get(value)
                 if entry is None:
@@ -276,9 +312,17 @@ class Bound:
                 if entry[2]:
                     clauses += entry[2]
         if self.late:
-            refused, atoms, clauses = self._later(axes, values, refused, atoms, clauses)
-        if raw:
-            return refused, atoms
+            picked = shape.picked
+            key = (atoms & self.late_bits, picked(values)) if picked is not None else atoms & self.late_bits
+            entry = shape.late.get(key)
+            if entry is None:
+                if len(shape.late) >= KEPT:
+                    shape.late.clear()
+                entry = shape.late[key] = self._later(axes, values, atoms)
+            refused |= entry[0]
+            atoms |= entry[1]
+            if entry[2]:
+                clauses += entry[2]
         if self.asked:
             atoms |= self._accepted(axes, values, refused, atoms)
             for holds, mask in self.dependent:
@@ -289,15 +333,10 @@ class Bound:
                 refused |= mask
         return refused, atoms
 
-    def _later(
-        self,
-        axes: tuple[int, ...],
-        values: tuple[Any, ...],
-        refused: int,
-        atoms: int,
-        clauses: tuple[Clause, ...],
-    ) -> tuple[int, int, tuple[Clause, ...]]:
-        """What axes add whose value depends on others."""
+    def _later(self, axes: tuple[int, ...], values: tuple[Any, ...], atoms: int) -> Entry:
+        """What axes contribute whose value depends on others."""
+        refused = bits = 0
+        clauses: tuple[Clause, ...] = ()
         found = self.values.copy()
         for i, value in zip(axes, values):
             if i not in self.constants:
@@ -306,26 +345,21 @@ class Bound:
             if ignored is not None and ignored(atoms):
                 value = neutral
             elif expr is not None:
-                value = expr.value(found, atoms)
+                value = expr(found, atoms)
             else:
                 value = found[index]
                 if value is MISSING:
                     value = found[same_as] if same_as is not None else None
             found[index] = value
             if table is not None:
-                entry = table.memo.get(value)
-                if entry is None:
-                    entry = self._entry(table, value)
+                entry = table.memo.get(value) or self._entry(table, value)
                 refused |= entry[0]
+                bits |= entry[1]
                 atoms |= entry[1]
-                if entry[2]:
-                    clauses += entry[2]
-        return refused, atoms, clauses
+                clauses += entry[2]
+        return refused, bits, clauses
 
-    def _shape(
-        self, axes: tuple[int, ...], *, keep: bool
-    ) -> tuple[int, int, tuple[Clause, ...], tuple[_Axis | None, ...]]:
-        """For requests that give these fields: what all other plain axes contribute by their defaults."""
+    def _shape(self, axes: tuple[int, ...]) -> _Shape:
         refused, atoms = self.refused, self.true
         clauses: tuple[Clause, ...] = ()
         given = frozenset(axes)
@@ -335,11 +369,12 @@ class Bound:
                 refused |= entry[0]
                 atoms |= entry[1]
                 clauses += entry[2]
-        shape = (refused, atoms, clauses, tuple(self.plain.get(i) for i in axes))
-        if keep:
-            if len(self._shapes) >= KEPT:
-                self._shapes.clear()
-            self._shapes[axes] = shape
+        read = [k for k, i in enumerate(axes) if i in self.late_values]
+        tables = tuple(self.plain.get(i) for i in axes)
+        shape = _Shape(refused, atoms, clauses, tables, itemgetter(*read) if read else None)
+        if len(self._shapes) >= KEPT:
+            self._shapes.clear()
+        self._shapes[axes] = shape
         return shape
 
     def _entry(self, axis: _Axis, value: Any) -> Entry:
@@ -395,22 +430,6 @@ class Bound:
 def _rest(node: Node) -> Test | None:
     """What a conjunction asks beside its own atoms."""
     return compile_node(Node(True, 0, node.kids)) if node.kids else None
-
-
-def compile_node(node: Node) -> Test:
-    """A tree as a function of the true atoms."""
-    bits = node.bits
-    kids = tuple(compile_node(k) for k in node.kids)
-    if node.conj:
-        if not kids:
-            return lambda atoms: atoms & bits == bits
-        if len(kids) == 1:
-            only = kids[0]
-            return lambda atoms: atoms & bits == bits and only(atoms)
-        return lambda atoms: atoms & bits == bits and all(k(atoms) for k in kids)
-    if not kids:
-        return lambda atoms: atoms & bits != 0
-    return lambda atoms: atoms & bits != 0 or any(k(atoms) for k in kids)
 
 
 def triggers(node: Node, usual: int) -> tuple[int, ...]:
