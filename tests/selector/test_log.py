@@ -26,11 +26,13 @@ def catalog() -> Catalog:
 
 @pytest.fixture(scope="module")
 def exporter() -> InMemorySpanExporter:
-    """What the process's one tracer provider records."""
+    """What the process's one tracer provider records; another test may have set it."""
     kept = InMemorySpanExporter()
-    provider = TracerProvider()
+    provider = trace.get_tracer_provider()
+    if not isinstance(provider, TracerProvider):
+        provider = TracerProvider()
+        trace.set_tracer_provider(provider)
     provider.add_span_processor(SimpleSpanProcessor(kept))
-    trace.set_tracer_provider(provider)
     return kept
 
 
@@ -102,8 +104,11 @@ def test_explaining_is_not_deciding(catalog: Catalog, caplog: pytest.LogCaptureF
     assert records(caplog) == []
 
 
-def test_a_switched_off_logger_gets_nothing(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_switched_off_logger_gets_nothing(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caplog.set_level(logging.WARNING, logger=LOGGER)
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace")
     selection = select(head_size=128, dtype="bf16", environment="h100", catalog=catalog)
     assert records(caplog) == []
     assert selection._report is None, "a report was made for nobody"
