@@ -202,15 +202,20 @@ def _describe_clause(clause: tuple[Test, ...]) -> str:
 class OrderedSet(frozenset[Any]):
     """A frozen set that remembers the order it was written in, for messages."""
 
-    order: list[str]
+    written: tuple[Any, ...]
 
     def __new__(cls, values: Sequence[Any]) -> OrderedSet:
         self = super().__new__(cls, values)
-        self.order = [word(v) for v in dict.fromkeys(values)]
+        self.written = tuple(dict.fromkeys(values))
         return self
 
+    @property
+    def order(self) -> list[str]:
+        """The members as messages write them."""
+        return [word(v) for v in self.written]
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return (OrderedSet, (list(self),))
+        return (OrderedSet, (self.written,))
 
 
 ANY = Constraint(((),))
