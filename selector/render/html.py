@@ -28,6 +28,26 @@ class Group(NamedTuple):
     reasons: tuple[tuple[str, Mapping[str, Any]], ...]
 
 
+class Bar(NamedTuple):
+    """One candidate's measured times as text, and the width of its bar in percent of the slowest."""
+
+    candidate: str
+    median: str
+    low: str
+    high: str
+    runs: int
+    width: float
+
+
+class Chart(NamedTuple):
+    """What was measured for a request on its machine; ``level`` is that of its heading."""
+
+    shapes: str
+    name: str
+    rows: tuple[Bar, ...]
+    level: int
+
+
 class File(NamedTuple):
     """A manifest's text, by line."""
 
@@ -49,7 +69,7 @@ def _templates() -> Templates:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        made.globals.update(anchor=anchor, show=show)
+        made.globals.update(anchor=anchor, counted=counted, show=show)
         _TEMPLATES = made
     return _TEMPLATES
 
@@ -68,6 +88,42 @@ def show(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(show(v) for v in value)
     return str(value)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 candidate`, `2 candidates`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that fits, with three digits."""
+    unit, size = next(((u, n) for u, n in (("s", 1.0), ("ms", 1e-3)) if seconds >= n), ("µs", 1e-6))
+    return f"{seconds / size:.3g} {unit}"
+
+
+def chart_of(report: Report, level: int) -> Chart | None:
+    """The measurements of `attn-select tune` for this request, if it was measured on this machine."""
+    from selector import measured
+
+    found = measured.in_use()
+    if found is None or found.fingerprint != report.environment.fingerprint:
+        return None
+    entry = found.entry(report.request.to_dict())
+    if entry is None or not entry.timings:
+        return None
+    slowest = max(t.median for t in entry.timings) or 1.0
+    rows = tuple(
+        Bar(
+            t.candidate,
+            duration(t.median),
+            duration(t.low),
+            duration(t.high),
+            t.runs,
+            round(100 * t.median / slowest, 1),
+        )
+        for t in sorted(entry.timings, key=lambda t: t.median)
+    )
+    return Chart(entry.shapes, found.name, rows, level)
 
 
 def _style() -> str:
@@ -122,15 +178,16 @@ def report_html(report: Report) -> str:
         report=data,
         groups=groups_of(data["rejected"]),
         files=_files(report.catalog, places),
-        chart="",
+        measured=chart_of(report, 2),
     )
 
 
 def answer_html(report: Report) -> str:
     """Only the answer, for the live page."""
-    module = _templates().get_template("answer.html.j2").make_module({"anchor": anchor, "show": show})
+    module = _templates().get_template("answer.html.j2").make_module()
     data = report.to_dict()
-    return str(module.answer(data, groups_of(data["rejected"])))  # type: ignore[attr-defined]
+    groups = groups_of(data["rejected"])
+    return str(module.answer(data, groups, chart_of(report, 3), 2))  # type: ignore[attr-defined]
 
 
 def notebook_html(report: Report) -> str:
@@ -175,11 +232,17 @@ def matrix_html(catalog: Catalog) -> str:
 def live_html(catalog: Catalog, presets: Mapping[str, str], packs: Iterable[str], pack: str, on: str) -> str:
     """The page that asks as one types."""
     axes = [a for a in catalog.vocabulary.axes if a.of == "request" and a.derive is None]
+    fields = {
+        "Shapes": [a for a in axes if a.type not in ("flag", "mode", "choice")],
+        "Formats and kinds": [a for a in axes if a.type == "choice"],
+        "Features": [a for a in axes if a.type in ("flag", "mode")],
+    }
     return _page(
         "live.html.j2",
         title="attention-selector",
         connect="'self'",
-        axes=axes,
+        fields=fields,
+        backends=catalog.names(),
         presets=presets,
         packs=list(packs),
         pack=pack,
