@@ -159,14 +159,24 @@ class EnvironmentFileError(SelectorError):
 
 
 class NoBackendError(SelectorError):
-    """No candidate accepts the request. `report` holds every reason; it is set by whoever raises."""
+    """No candidate accepts the request. `report` holds every reason; it is set by whoever raises.
+
+    Without a message of its own the error says what its report says, worked out when somebody reads it.
+    """
 
     exit_code = EXIT_NOTHING_FITS
 
-    def __init__(self, message: str, report: object = None) -> None:
-        self.message = message
+    def __init__(self, message: str | None = None, report: object = None) -> None:
+        self._message = message
         self.report = report
-        super().__init__(message)
+        super().__init__(*(() if message is None else (message,)))
+
+    @property
+    def message(self) -> str:
+        """The whole text."""
+        if self._message is None:
+            self._message = str(self.report)
+        return self._message
 
     def __str__(self) -> str:
         return self.message

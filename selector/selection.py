@@ -4,43 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from selector import measured, quarantine
+from selector import engine, measured, quarantine
 from selector import preferences as prefs
-from selector.bound import Bound, Decision
 from selector.catalog import Catalog
+from selector.engine import Engine, Outcome, engine_for
 from selector.environment import Environment
 from selector.errors import NoBackendError, PinError
+from selector.locations import manifests_root
 from selector.log import announce
 from selector.preferences import Preference
 from selector.reasons import Reason
 from selector.report import Report, Runs
 from selector.request import Request
-from selector.vocabulary import nearest
 
 if TYPE_CHECKING:
+    from selector.bound import Decision
     from selector.manifest import Candidate
 
-__all__ = ["Outcome", "Selection", "explain", "select"]
+__all__ = ["Engine", "Outcome", "Selection", "engine_for", "explain", "select"]
 
 #: Decisions remembered for one pair of catalog and environment.
-KEPT = 16384
+KEPT = 8192
 
-
-class Outcome(NamedTuple):
-    """A decision after preferences: accepted positions in order, excluded ones, the policy rule, what preferences removed."""
-
-    ranked: tuple[int, ...]
-    excluded: tuple[int, ...]
-    policy: int
-    listed: tuple[int, ...]
-    removed: Mapping[int, tuple[Reason, ...]]
-
-    @property
-    def best(self) -> int:
-        """The winner's position, or -1."""
-        return self.ranked[0] if self.ranked else -1
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Selection:
@@ -139,6 +128,15 @@ class Selection:
         """
         return self.runner()(*args, **fields)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the runner, which holds imported modules and is made again when it is wanted."""
+        return {name: getattr(self, name) for name in self.__slots__ if name not in ("_run", "_runs")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._run = self._runs = None
+        for name, value in state.items():
+            setattr(self, name, value)
+
     def runner(self) -> Any:
         """The runner behind `run`, for calls that are made already (`selector.runner.Runner.execute`)."""
         if self._run is None:
@@ -151,105 +149,6 @@ class Selection:
         return f"Selection({self.id} for {self.request!r} on {self.environment.name})"
 
 
-class Engine:
-    """One catalog on one environment: a bound program and the decisions already made."""
-
-    __slots__ = ("bound", "catalog", "environment", "memo", "strict")
-
-    def __init__(self, catalog: Catalog, environment: Environment, strict: bool) -> None:
-        self.catalog, self.environment, self.strict = catalog, environment, strict
-        self.bound = Bound(catalog.program.tables, environment, lambda: catalog.program, strict=strict)
-        self.memo: dict[Any, Selection | Report] = {}
-
-    def decide(self, request: Request, preferences: tuple[Preference, ...]) -> Outcome | Decision:
-        """The decision with preferences applied. Raises PinError for a pin that names nobody."""
-        decision = self.bound.decide(request)
-        broken = self._broken(decision) if quarantine.KNOWN and self.environment.live else {}
-        if not preferences and not broken:
-            return decision
-        return self._prefer(decision, preferences, broken)
-
-    def wishes(self, request: Request, preferences: tuple[Preference, ...]) -> tuple[Preference, ...]:
-        """The preferences, and last what was measured for this request on this machine."""
-        found = measured.in_use()
-        if found is None or found.fingerprint != self.environment.fingerprint:
-            return preferences
-        ranked = self.bound.decide(request).ranked
-        wish = found.preference(request, [self.catalog.candidates[i].id for i in ranked])
-        return preferences if wish is None else (*preferences, wish)
-
-    def _broken(self, decision: Decision) -> dict[int, tuple[Reason, ...]]:
-        """The accepted candidates whose kernels failed in this process, which is the machine that is decided about."""
-        candidates = self.catalog.candidates
-        found = ((i, quarantine.reason_of(candidates[i])) for i in (*decision.ranked, *decision.excluded))
-        return {i: (reason,) for i, reason in found if reason is not None}
-
-    def _prefer(
-        self,
-        decision: Decision,
-        preferences: tuple[Preference, ...],
-        removed: dict[int, tuple[Reason, ...]],
-    ) -> Outcome:
-        ranked = [i for i in decision.ranked if i not in removed]
-        excluded = [i for i in decision.excluded if i not in removed]
-        for preference in preferences:
-            if preference.kind == "avoid":
-                for i in self.positions(preference):
-                    if i in ranked or i in excluded:
-                        removed[i] = (
-                            self._removed(i, preference, "avoided", f"avoided by {preference.where}"),
-                        )
-                ranked = [i for i in ranked if i not in removed]
-                excluded = [i for i in excluded if i not in removed]
-        for preference in reversed(preferences):  # the last to be moved up stands first
-            if preference.kind == "prefer":
-                first = [i for i in self.positions(preference) if i in ranked]
-                ranked = [*first, *(i for i in ranked if i not in first)]
-        for preference in preferences:
-            if preference.kind == "pin":
-                wanted = self.positions(preference)
-                kept = [i for i in [*ranked, *excluded] if i in wanted]
-                for i in [*ranked, *excluded]:
-                    if i not in wanted:
-                        why = f"{preference.where} asks for {', '.join(preference.names)}"
-                        removed[i] = (self._removed(i, preference, "not_asked_for", why),)
-                ranked, excluded = kept, []
-                break
-        return Outcome(tuple(ranked), tuple(excluded), decision.policy, decision.ranked, removed)
-
-    def _removed(self, i: int, preference: Preference, code: str, why: str) -> Reason:
-        ident = self.catalog.candidates[i].id
-        return Reason(
-            "backend",
-            code,
-            ", ".join(preference.names),
-            ident,
-            f"{ident}: {why}",
-            why,
-            None,
-            None,
-            ("backend",),
-            "preference",
-            "request",
-        )
-
-    def positions(self, preference: Preference) -> list[int]:
-        """The candidates a preference names, in its order. Raises PinError for a name that nobody has."""
-        found: dict[int, None] = {}
-        for name in preference.names:
-            matches = self.catalog.find(name)
-            if not matches:
-                known = self.catalog.names()
-                near = nearest(name, known)
-                hint = f"; did you mean {near}?" if near else ""
-                raise PinError(
-                    f"{preference.where}={name}: no backend of pack {self.catalog.name} is called {name!r}{hint}"
-                    f"\nbackends: {', '.join(dict.fromkeys(c.backend for c in self.catalog.candidates))}"
-                )
-            found.update(dict.fromkeys(self.catalog.program.position[c.id] for c in matches))
-        return list(found)
-
-
 class _State:
     """What `select` uses when it is told nothing: swapped whole, never changed in place."""
 
@@ -258,17 +157,23 @@ class _State:
     def __init__(self, catalog: Catalog, environment: Environment) -> None:
         self.catalog, self.environment = catalog, environment
         self.engine = engine_for(catalog, environment, False)
-        self.memo: dict[Request, Selection] = {}
+        self.memo: dict[Any, Selection] = {}
 
 
-_ENGINES: dict[tuple[int, str, bool], Engine] = {}
 _DEFAULT: _State | None = None
+#: The memo of the default state: what `select` looks into before anything else.
+_KNOWN: dict[Any, Selection] = {}
+
+
+def _use(state: _State) -> _State:
+    global _DEFAULT, _KNOWN
+    _DEFAULT, _KNOWN = state, state.memo
+    return state
 
 
 def _forget() -> None:
     """Forget decisions, not engines: a kernel failed, or was given another chance."""
-    for engine in list(_ENGINES.values()):
-        engine.memo.clear()
+    engine.forget()
     if _DEFAULT is not None:
         _DEFAULT.memo.clear()
         _DEFAULT.engine.memo.clear()
@@ -277,25 +182,9 @@ def _forget() -> None:
 quarantine.LISTENERS.append(_forget)
 
 
-def engine_for(catalog: Catalog, environment: Environment, strict: bool) -> Engine:
-    """The engine of a pair; made once."""
-    key = (id(catalog), environment.fingerprint, strict)
-    engine = _ENGINES.get(key)
-    if engine is None or engine.catalog is not catalog:
-        engine = Engine(catalog, environment, strict)
-        if len(_ENGINES) >= 64:
-            _ENGINES.clear()
-        _ENGINES[key] = engine
-    return engine
-
-
 def default_state() -> _State:
     """The probed environment and the core pack, made at the first decision."""
-    global _DEFAULT
-    state = _DEFAULT
-    if state is None:
-        state = _DEFAULT = _State(Catalog.load(), Environment.probe())
-    return state
+    return _DEFAULT if _DEFAULT is not None else _use(_State(Catalog.load(), Environment.probe()))
 
 
 def reload(*packs: str, manifests: str | None = None) -> Catalog:
@@ -303,17 +192,18 @@ def reload(*packs: str, manifests: str | None = None) -> Catalog:
 
     The new state replaces the old one at once and whole; a broken edit raises ManifestError and leaves the old one in use.
     """
-    global _DEFAULT
     state = _State(Catalog.load(*packs, manifests=manifests), Environment.probe())
     prefs.forget()
     measured.forget()
-    _DEFAULT = state
-    return state.catalog
+    _PRESETS.clear()
+    return _use(state).catalog
 
 
 def _preferences(
     backend: str | None, avoid: Any, prefer: Any, model: Any, source: str
 ) -> tuple[Preference, ...]:
+    if backend is None and avoid is None and prefer is None and model is None:
+        return prefs.from_process()
     called = prefs.from_call(backend, avoid, prefer, source)
     process = prefs.from_process()
     if any(p.kind == "pin" for p in called):
@@ -331,13 +221,28 @@ def decide(
     origins: Mapping[str, str] | None = None,
 ) -> Report:
     """The report of a decision; never raises for "nothing fits"."""
-    engine = engine_for(catalog, environment, strict)
+    deciding = engine_for(catalog, environment, strict)
     bound_request = request.within(catalog.vocabulary)
-    preferences = engine.wishes(bound_request, preferences)
-    outcome = engine.decide(bound_request, preferences)
+    preferences = deciding.wishes(bound_request, preferences)
+    outcome = deciding.decide(bound_request, preferences)
     return Report(catalog, environment, bound_request, outcome, preferences, strict, origins)
 
 
+def _remembering(full: F) -> F:
+    """``full`` behind a short cut: a request alone that was answered before is one look-up."""
+
+    def select(request: Any = None, **options: Any) -> Any:
+        if not options:
+            try:
+                return _KNOWN[request]
+            except (KeyError, TypeError):  # not answered yet, or no key
+                pass
+        return full(request, **options)
+
+    return cast("F", update_wrapper(select, full))
+
+
+@_remembering
 def select(
     request: Request | Mapping[str, Any] | None = None,
     *,
@@ -378,11 +283,6 @@ def select(
         and group is None
     ):
         state = _DEFAULT if _DEFAULT is not None else default_state()
-        if not fields and model_prefers is None:
-            try:
-                return state.memo[request]  # type: ignore[index]  # anything else is no key, and falls through
-            except (KeyError, TypeError):
-                pass
         asked = _request(request, fields, state.catalog)
         preferences = _preferences(None, None, None, model_prefers, "call")
         selection = _selected(asked, state.catalog, state.environment, preferences, False)
@@ -424,9 +324,31 @@ def _together(
 
 def _context(catalog: Catalog | None, environment: Environment | str | None) -> tuple[Catalog, Environment]:
     used = catalog if catalog is not None else default_state().catalog
+    if not isinstance(used, Catalog):
+        raise TypeError(f'catalog is a Catalog (Catalog.load("core")), not {used!r}')
     if environment is None:
         return used, default_state().environment
-    return used, Environment.preset(environment) if isinstance(environment, str) else environment
+    if isinstance(environment, str):
+        return used, Environment.preset(environment)
+    if not isinstance(environment, Environment):
+        raise TypeError(
+            f'environment is an Environment or the name of a preset ("h100"), not {environment!r}'
+        )
+    return used, environment
+
+
+#: Presets that were named, by name and directory; read anew after `reload`.
+_PRESETS: dict[tuple[str, str], Environment] = {}
+
+
+def _preset(name: str) -> Environment:
+    key = (name, manifests_root())
+    found = _PRESETS.get(key)
+    if found is None:
+        if len(_PRESETS) >= 256:
+            _PRESETS.clear()
+        found = _PRESETS[key] = Environment.preset(name)
+    return found
 
 
 def _request(
@@ -438,28 +360,29 @@ def _request(
 
 
 def _selected(
-    request: Request,
+    asked: Request,
     catalog: Catalog,
     environment: Environment,
     preferences: tuple[Preference, ...],
     strict: bool,
 ) -> Selection:
-    engine = engine_for(catalog, environment, strict)
-    key = (request, preferences)
-    known = engine.memo.get(key)
+    deciding = engine_for(catalog, environment, strict)
+    memo = deciding.memo
+    key: Any = (asked, preferences) if preferences else asked
+    known = memo.get(key)
     if known is None:
-        inner = request.within(catalog.vocabulary)
+        request = asked.within(catalog.vocabulary)
         began = time.time_ns()
-        preferences = engine.wishes(inner, preferences)
-        outcome = engine.decide(inner, preferences)
+        preferences = deciding.wishes(request, preferences)
+        outcome = deciding.decide(request, preferences)
         ended = time.time_ns()
         if outcome.best >= 0:
-            known = Selection(catalog, environment, inner, outcome, preferences, strict)
+            known = Selection(catalog, environment, request, outcome, preferences, strict)
         else:
-            known = Report(catalog, environment, inner, outcome, preferences, strict)
-        if len(engine.memo) >= KEPT:
-            engine.memo.clear()
-        engine.memo[key] = known
+            known = Report(catalog, environment, request, outcome, preferences, strict)
+        if len(memo) >= KEPT:
+            memo.clear()
+        memo[key] = known
         announce(known, began, ended)
     if isinstance(known, Selection):
         return known
@@ -468,9 +391,8 @@ def _selected(
 
 def nothing_fits(report: Report) -> NoBackendError:
     """The error for a report without a winner."""
-    pins = [p for p in report.preferences if p.kind == "pin"]
-    text = report.to_text()
-    return PinError(text, report) if pins else NoBackendError(text, report)
+    pinned = any(p.kind == "pin" for p in report.preferences)
+    return PinError(None, report) if pinned else NoBackendError(None, report)
 
 
 def explain(

@@ -1,0 +1,159 @@
+"""A catalog on one environment: decisions with preferences applied, and those already made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from selector import measured, quarantine
+from selector.bound import Bound, Decision
+from selector.errors import PinError
+from selector.reasons import Reason
+from selector.vocabulary import nearest
+
+if TYPE_CHECKING:
+    from selector.catalog import Catalog
+    from selector.environment import Environment
+    from selector.preferences import Preference
+    from selector.report import Report
+    from selector.request import Request
+    from selector.selection import Selection
+
+__all__ = ["Engine", "Outcome", "engine_for"]
+
+#: Engines kept.
+KEPT = 64
+
+_ENGINES: dict[tuple[int, str, bool, str, bool], Engine] = {}
+
+
+class Outcome(NamedTuple):
+    """A decision after preferences: accepted positions in order, excluded ones, the policy rule, what preferences removed."""
+
+    ranked: tuple[int, ...]
+    excluded: tuple[int, ...]
+    policy: int
+    listed: tuple[int, ...]
+    removed: Mapping[int, tuple[Reason, ...]]
+
+    @property
+    def best(self) -> int:
+        """The winner's position, or -1."""
+        return self.ranked[0] if self.ranked else -1
+
+
+class Engine:
+    """One catalog on one environment: a bound program and the decisions already made."""
+
+    __slots__ = ("bound", "catalog", "environment", "memo", "strict")
+
+    def __init__(self, catalog: Catalog, environment: Environment, strict: bool) -> None:
+        self.catalog, self.environment, self.strict = catalog, environment, strict
+        self.bound = Bound(catalog.program.tables, environment, lambda: catalog.program, strict=strict)
+        self.memo: dict[Any, Selection | Report] = {}
+
+    def decide(self, request: Request, preferences: tuple[Preference, ...]) -> Outcome | Decision:
+        """The decision with preferences applied. Raises PinError for a pin that names nobody."""
+        decision = self.bound.decide(request)
+        broken = self._broken(decision) if quarantine.KNOWN and self.environment.live else {}
+        if not preferences and not broken:
+            return decision
+        return self._prefer(decision, preferences, broken)
+
+    def wishes(self, request: Request, preferences: tuple[Preference, ...]) -> tuple[Preference, ...]:
+        """The preferences, and last what was measured for this request on this machine."""
+        found = measured.in_use()
+        if found is None or found.fingerprint != self.environment.fingerprint:
+            return preferences
+        ranked = self.bound.decide(request).ranked
+        wish = found.preference(request, [self.catalog.candidates[i].id for i in ranked])
+        return preferences if wish is None else (*preferences, wish)
+
+    def _broken(self, decision: Decision) -> dict[int, tuple[Reason, ...]]:
+        """The accepted candidates whose kernels failed in this process, which is the machine that is decided about."""
+        candidates = self.catalog.candidates
+        found = ((i, quarantine.reason_of(candidates[i])) for i in (*decision.ranked, *decision.excluded))
+        return {i: (reason,) for i, reason in found if reason is not None}
+
+    def _prefer(
+        self,
+        decision: Decision,
+        preferences: tuple[Preference, ...],
+        removed: dict[int, tuple[Reason, ...]],
+    ) -> Outcome:
+        ranked = [i for i in decision.ranked if i not in removed]
+        excluded = [i for i in decision.excluded if i not in removed]
+        for preference in preferences:
+            if preference.kind == "avoid":
+                for i in self.positions(preference):
+                    if i in ranked or i in excluded:
+                        removed[i] = (
+                            self._removed(i, preference, "avoided", f"avoided by {preference.where}"),
+                        )
+                ranked = [i for i in ranked if i not in removed]
+                excluded = [i for i in excluded if i not in removed]
+        for preference in reversed(preferences):  # the last to be moved up stands first
+            if preference.kind == "prefer":
+                first = [i for i in self.positions(preference) if i in ranked]
+                ranked = [*first, *(i for i in ranked if i not in first)]
+        for preference in preferences:
+            if preference.kind == "pin":
+                wanted = self.positions(preference)
+                kept = [i for i in [*ranked, *excluded] if i in wanted]
+                for i in [*ranked, *excluded]:
+                    if i not in wanted:
+                        why = f"{preference.where} asks for {', '.join(preference.names)}"
+                        removed[i] = (self._removed(i, preference, "not_asked_for", why),)
+                ranked, excluded = kept, []
+                break
+        return Outcome(tuple(ranked), tuple(excluded), decision.policy, decision.ranked, removed)
+
+    def _removed(self, i: int, preference: Preference, code: str, why: str) -> Reason:
+        ident = self.catalog.candidates[i].id
+        return Reason(
+            "backend",
+            code,
+            ", ".join(preference.names),
+            ident,
+            f"{ident}: {why}",
+            why,
+            None,
+            None,
+            ("backend",),
+            "preference",
+            "request",
+        )
+
+    def positions(self, preference: Preference) -> list[int]:
+        """The candidates a preference names, in its order. Raises PinError for a name that nobody has."""
+        found: dict[int, None] = {}
+        for name in preference.names:
+            matches = self.catalog.find(name)
+            if not matches:
+                known = self.catalog.names()
+                near = nearest(name, known)
+                hint = f"; did you mean {near}?" if near else ""
+                raise PinError(
+                    f"{preference.where}={name}: no backend of pack {self.catalog.name} is called {name!r}{hint}"
+                    f"\nbackends: {', '.join(dict.fromkeys(c.backend for c in self.catalog.candidates))}"
+                )
+            found.update(dict.fromkeys(self.catalog.program.position[c.id] for c in matches))
+        return list(found)
+
+
+def forget() -> None:
+    """Forget decisions, not engines: a kernel failed, or was given another chance."""
+    for engine in list(_ENGINES.values()):
+        engine.memo.clear()
+
+
+def engine_for(catalog: Catalog, environment: Environment, strict: bool) -> Engine:
+    """The engine of a pair; made once. What only a live environment sees (process variables, quarantine) is part of it."""
+    key = (id(catalog), environment.fingerprint, environment.live, environment.name, strict)
+    engine = _ENGINES.get(key)
+    if engine is None or engine.catalog is not catalog:
+        engine = Engine(catalog, environment, strict)
+        if len(_ENGINES) >= KEPT:
+            _ENGINES.clear()
+        _ENGINES[key] = engine
+    return engine
