@@ -22,6 +22,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 
+#: Differences that are printed of one kind of machine.
+SHOWN = 5
+
 
 def inside(task: Mapping[str, Any]) -> dict[str, Any]:
     """Decide the rows of one kind of machine in this process; the differences, and how many questions there were."""
@@ -108,9 +111,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             found = json.loads(done.stdout)
             counts = {name: number + found[name] for name, number in counts.items()}
             differ += len(found["differences"])
-            for text in found["warnings"]:
+            for text in dict.fromkeys(found["warnings"]):
                 print(f"{platform} {installed} {arch}: {text}")
-            for difference in found["differences"]:
+            for difference in found["differences"][:SHOWN]:
                 print(json.dumps(difference, sort_keys=True))
         print(
             f"{platform}: {counts['asked']} questions on {len(places)} machines, {differ} answered otherwise; not compared: "
