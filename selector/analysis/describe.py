@@ -23,17 +23,22 @@ LISTED = 8
 
 def cube_parts(cube: Cube, facets: Sequence[Facet]) -> list[tuple[str, str]]:
     """(facet's name, allowed values in words), in the facets' order."""
-    return [(facets[f].name, allowed_text(facets[f], cube.allowed[f])) for f in sorted(cube.allowed)]
+    return [(facets[f].name, allowed_text(facets[f], *_sets(cube, f))) for f in sorted(cube.allowed)]
+
+
+def _sets(cube: Cube, f: int) -> tuple[frozenset[int], frozenset[int]]:
+    """What is allowed of a facet, and what of that has to be said."""
+    return cube.allowed[f], cube.needed.get(f) or cube.allowed[f]
 
 
 def cube_text(cube: Cube, facets: Sequence[Facet]) -> str:
     """A condition as one line."""
-    return ", ".join(part_text(facets[f], cube.allowed[f]) for f in sorted(cube.allowed)) or "always"
+    return ", ".join(part_text(facets[f], *_sets(cube, f)) for f in sorted(cube.allowed)) or "always"
 
 
-def part_text(facet: Facet, allowed: frozenset[int]) -> str:
+def part_text(facet: Facet, allowed: frozenset[int], needed: frozenset[int]) -> str:
     """One facet's part of a condition: ``head_size 65 to 128``, ``no sinks``, ``flash-attn-3 missing``."""
-    text = allowed_text(facet, allowed)
+    text = allowed_text(facet, allowed, needed)
     if facet.candidate is not None:
         return f"{facet.candidate} {text}"
     if facet.axis is not None and facet.axis.type in ("flag", "mode"):
@@ -47,27 +52,22 @@ def part_text(facet: Facet, allowed: frozenset[int]) -> str:
     return f"{facet.name} {text}"
 
 
-def allowed_text(facet: Facet, allowed: frozenset[int]) -> str:
-    """The allowed values in words."""
+def allowed_text(facet: Facet, allowed: frozenset[int], needed: frozenset[int]) -> str:
+    """Values in words: all that are needed, none that is not allowed, and of those between as many as makes it short."""
     if facet.candidate is not None:
-        return "accepts" if facet.classes[min(allowed)].value else "refuses"
+        return "accepts" if facet.classes[min(needed)].value else "refuses"
     if facet.package is not None:
-        return _package_text(facet, allowed)
+        return _package_text(facet, allowed, needed)
     values = [k for k, c in enumerate(facet.classes) if c.kind == "value"]
-    inside = [k for k in values if k in allowed]
-    special = [_SPECIAL[c.kind] for k, c in enumerate(facet.classes) if k in allowed and c.kind != "value"]
-    if not inside:
+    inside, wanted = [k for k in values if k in allowed], [k for k in values if k in needed]
+    special = [_SPECIAL[c.kind] for k, c in enumerate(facet.classes) if k in needed and c.kind != "value"]
+    if not wanted:
         return _listed(special)
     if len(inside) == len(values):
-        missing = [c.kind for k, c in enumerate(facet.classes) if k not in allowed]
-        if missing:
-            return (
-                {"null": "given", "unknown": "known"}.get(missing[0], "given")
-                if len(missing) == 1
-                else "given"
-            )
+        missing = {c.kind for k, c in enumerate(facet.classes) if k not in allowed}
+        return "known" if missing == {"unknown"} else "given"
     kind = facet.axis.type if facet.axis is not None else "choice"
-    texts = _WORDERS.get(kind, _choice_texts)(facet, inside, values)
+    texts = _WORDERS.get(kind, _choice_texts)(facet, inside, wanted, values)
     return _joined([*texts, *special])
 
 
@@ -81,37 +81,35 @@ def _joined(texts: Sequence[str]) -> str:
 _SPECIAL = {"null": "open", "unknown": "unknown", "absent": "not given"}
 
 
-def _choice_texts(facet: Facet, inside: list[int], values: list[int]) -> list[str]:
-    outside = [k for k in values if k not in inside]
-    if any(not facet.classes[k].members for k in inside):  # any other value is allowed
-        refused = [m for k in outside for m in facet.classes[k].members]
+def _choice_texts(facet: Facet, inside: list[int], wanted: list[int], values: list[int]) -> list[str]:
+    refused = [m for k in values if k not in inside for m in facet.classes[k].members]
+    if any(not facet.classes[k].members for k in wanted):  # any other value is allowed
         return [f"not {_listed([word(m) for m in refused])}"] if refused else ["any"]
-    listed = [m for k in inside for m in facet.classes[k].members]
-    refused = [m for k in outside for m in facet.classes[k].members]
-    if 0 < len(refused) < len(listed) and len(listed) > 2 and all(facet.classes[k].members for k in outside):
-        shorter = _tagged(facet, refused)
-        return [f"not {_listed(shorter)}"]
-    return _tagged(facet, listed)
+    listed = [m for k in wanted for m in facet.classes[k].members]
+    whole = all(facet.classes[k].members for k in values)
+    if whole and 0 < len(refused) < len(listed) and len(listed) > 2:
+        return [f"not {_listed(_tagged(facet, refused, refused))}"]
+    return _tagged(facet, [m for k in inside for m in facet.classes[k].members], listed)
 
 
-def _tagged(facet: Facet, values: list[Any]) -> list[str]:
-    """Values by their tags where at least three share one that no other value has, and one by one."""
-    left = set(values)
+def _tagged(facet: Facet, allowed: list[Any], needed: list[Any]) -> list[str]:
+    """Values by their tags where at least three share one that no refused value has, and one by one."""
+    left = set(needed)
     found: list[str] = []
     tags = facet.axis.tags if facet.axis is not None else {}
     for tag, members in sorted(tags.items(), key=lambda e: -len(e[1])):
-        if len(members) > 2 and members <= left:
+        if len(members & left) > 2 and members <= set(allowed):
             found.append(f"tagged {tag}")
             left -= members
-    return [*found, *(word(v) for v in values if v in left)]
+    return [*found, *(word(v) for v in needed if v in left)]
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def _integer_texts(facet: Facet, inside: list[int], values: list[int]) -> list[str]:
+def _integer_texts(facet: Facet, inside: list[int], wanted: list[int], values: list[int]) -> list[str]:
     pieces = sorted(
-        ((p, k in inside) for k in values for p in facet.classes[k].members),
+        ((p, k in inside, k in wanted) for k in values for p in facet.classes[k].members),
         key=lambda e: (e[0].low is not None, e[0].low or 0, len(e[0].by)),
     )
     ends = (facet.axis.min, facet.axis.max) if facet.axis is not None else (None, None)
@@ -119,33 +117,38 @@ def _integer_texts(facet: Facet, inside: list[int], values: list[int]) -> list[s
 
 
 Span = tuple["int | None", "int | None", int, int]
+#: A piece, whether it is allowed, and whether it has to be said.
+Marked = tuple[Piece, bool, bool]
 
 
-def _spans(pieces: Sequence[tuple[Piece, bool]]) -> list[Span]:
+def _spans(pieces: Sequence[Marked]) -> list[Span]:
     """Ranges with a modulus (1: none) and one that must not divide (0: none), which together are the wanted pieces."""
     ranges = [list(g) for _, g in itertools.groupby(pieces, key=lambda e: (e[0].low, e[0].high))]
-    moduli = sorted({m for p, _ in pieces for m in (*p.by, *p.no)})
-    left = {(i, p) for i, group in enumerate(ranges) for p, wanted in group if wanted}
+    moduli = sorted({m for p, _, _ in pieces for m in (*p.by, *p.no)})
+    forms = [(1, 0), *((m, 0) for m in moduli), *((1, m) for m in moduli), *itertools.permutations(moduli, 2)]
+    left = {(i, p) for i, group in enumerate(ranges) for p, _, wanted in group if wanted}
     found: list[Span] = []
     while left:
-        best: tuple[int, int, int, int, int, set[tuple[int, Piece]]] | None = None
-        for by, no in [
-            (1, 0),
-            *((m, 0) for m in moduli),
-            *((1, m) for m in moduli),
-            *itertools.permutations(moduli, 2),
-        ]:
+        best: tuple[tuple[int, int], tuple[int, int, int, int]] | None = None
+        for by, no in forms:
             for first, last in _runs(ranges, by, no):
-                covered = {
-                    (i, p) for i in range(first, last + 1) for p, _ in ranges[i] if _meets(p, by, no)
-                } & left
-                rank = (len(covered), -(by > 1) - 2 * (no > 0))
-                if covered and (best is None or rank > (len(best[5]), -(best[2] > 1) - 2 * (best[3] > 0))):
-                    best = (first, last, by, no, 0, covered)
+                covered = sum(
+                    (i, p) in left
+                    for i in range(first, last + 1)
+                    for p, _, _ in ranges[i]
+                    if _meets(p, by, no)
+                )
+                rank = (covered, -(by > 1) - 2 * (no > 0))
+                if covered and (best is None or rank > best[0]):
+                    best = rank, (first, last, by, no)
         assert best is not None
-        first, last, by, no, _, covered = best
+        first, last, by, no = best[1]
+        here = [
+            i for i in range(first, last + 1) for p, _, _ in ranges[i] if (i, p) in left and _meets(p, by, no)
+        ]
+        first, last = here[0], here[-1]
         found.append((ranges[first][0][0].low, ranges[last][0][0].high, by, no))
-        left -= covered
+        left -= {(i, p) for i in range(first, last + 1) for p, _, _ in ranges[i] if _meets(p, by, no)}
     return sorted(found, key=lambda s: (s[0] is not None, s[0] or 0, s[2]))
 
 
@@ -155,11 +158,11 @@ def _meets(piece: Piece, by: int, no: int) -> bool:
     return (by == 1 or by in piece.by) and (no == 0 or no in piece.no)
 
 
-def _runs(ranges: Sequence[Sequence[tuple[Piece, bool]]], by: int, no: int) -> Iterable[tuple[int, int]]:
-    """Longest runs of ranges in which every piece that meets the moduli is wanted."""
+def _runs(ranges: Sequence[Sequence[Marked]], by: int, no: int) -> Iterable[tuple[int, int]]:
+    """Longest runs of ranges in which every piece that meets the moduli is allowed."""
     begin: int | None = None
     for i, group in enumerate([*ranges, []]):
-        if i < len(ranges) and all(wanted for p, wanted in group if _meets(p, by, no)):
+        if i < len(ranges) and all(allowed for p, allowed, _ in group if _meets(p, by, no)):
             begin = i if begin is None else begin
         elif begin is not None:
             yield begin, i - 1
@@ -190,12 +193,15 @@ def _span(low: int | None, high: int | None, by: int, no: int, ends: tuple[int |
 # -- versions ---------------------------------------------------------------------------------------------------------
 
 
-def _version_texts(facet: Facet, inside: list[int], values: list[int]) -> list[str]:
-    return by_specifiers(facet.specifiers, {k: facet.classes[k].value for k in values}, set(inside))
+def _version_texts(facet: Facet, inside: list[int], wanted: list[int], values: list[int]) -> list[str]:
+    versions = {k: facet.classes[k].value for k in values}
+    return by_specifiers(facet.specifiers, versions, set(inside), set(wanted))
 
 
-def by_specifiers(specifiers: Sequence[str], versions: dict[int, str], inside: set[int]) -> list[str]:
-    """Specifiers that together take exactly the versions ``inside``; versions themselves where none do."""
+def by_specifiers(
+    specifiers: Sequence[str], versions: dict[int, str], inside: set[int], wanted: set[int]
+) -> list[str]:
+    """Specifiers that together take all wanted versions and only some ``inside``; versions themselves where none do."""
     if inside == set(versions):
         return ["any"]
     single = {s: {k for k, v in versions.items() if contains(s, v)} for s in specifiers}
@@ -207,7 +213,7 @@ def by_specifiers(specifiers: Sequence[str], versions: dict[int, str], inside: s
         f"{a},{b}" if not a.startswith("not ") and not b.startswith("not ") else f"{a} and {b}": x & y
         for (a, x), (b, y) in itertools.combinations(parts.items(), 2)
     }
-    left = set(inside)
+    left = set(wanted)
     found: list[str] = []
     usable = [(t, x) for t, x in [*parts.items(), *joined.items()] if x and x <= inside]
     while left:
@@ -228,23 +234,20 @@ def _opposite(specifier: str) -> str:
     return f"not {specifier}"
 
 
-def _package_text(facet: Facet, allowed: frozenset[int]) -> str:
+def _package_text(facet: Facet, allowed: frozenset[int], needed: frozenset[int]) -> str:
     usable = {
         k: c.value.version
         for k, c in enumerate(facet.classes)
         if c.value.state == "usable" and c.value.version
     }
     rest = [k for k in range(len(facet.classes)) if k not in usable]
-    inside = {k for k in usable if k in allowed}
-    texts = []
-    if inside:
-        texts = by_specifiers(facet.specifiers, usable, inside)
-        if texts == ["any"]:
-            texts = ["in any version"]
-    states = [k for k in rest if k in allowed]
-    if states and len(states) == len(rest):
-        return _listed(["not usable", *texts]) if texts else "not usable"
-    return _listed([*(_state(facet.classes[k]) for k in states), *texts])
+    inside, wanted = {k for k in usable if k in allowed}, {k for k in usable if k in needed}
+    texts = by_specifiers(facet.specifiers, usable, inside, wanted) if wanted else []
+    if texts == ["any"]:
+        texts = ["in any version"]
+    if all(k in allowed for k in rest) and any(k in needed for k in rest):
+        return _joined(["not usable", *texts])
+    return _joined([*(_state(facet.classes[k]) for k in rest if k in needed), *texts])
 
 
 def _state(found: Class) -> str:
@@ -254,7 +257,7 @@ def _state(found: Class) -> str:
     return {"missing": "missing", "unknown": "unknown"}.get(state.state, "broken")
 
 
-_WORDERS: dict[str, Callable[[Facet, list[int], list[int]], list[str]]] = {
+_WORDERS: dict[str, Callable[[Facet, list[int], list[int], list[int]], list[str]]] = {
     "integer": _integer_texts,
     "version": _version_texts,
 }

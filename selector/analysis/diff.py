@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from selector.analysis import describe, facets
 from selector.analysis.circuit import FALSE, TRUE
 from selector.analysis.regions import cover
-from selector.analysis.smallest import Witness, at_environment, presets, realised_near
+from selector.analysis.smallest import Witness, near, presets
 from selector.analysis.solver import Solver
 from selector.analysis.space import Space
 from selector.analysis.translate import Translation
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from selector.report import Report
 
 __all__ = ["Change", "Diff", "Region", "compare"]
+
+#: Conditions that a change of the winner may need before they speak of other candidates, too.
+FEW = 4
 
 #: What can change, the most important first.
 KINDS = ("winner", "accepted", "reach", "order", "reasons", "warnings", "adjustments")
@@ -131,6 +134,7 @@ class Comparison:
         self.names = list(dict.fromkeys([*self.old.position, *self.new.position]))
         self.machines = presets(new)
         self.facets, self.keep = self._facets()
+        self.candidates = self._candidates()
 
     def _common(self) -> Iterator[int]:
         """Requests that both vocabularies know: an axis that only one has is not given."""
@@ -146,6 +150,15 @@ class Comparison:
         before = {f.name: f for f in facets.derived(self.old.translation)}
         same = [f for name, f in derived.items() if name not in before or before[name].literals == f.literals]
         return facets.possible(self.solver, [*given, *same], ()), len(given)
+
+    def _candidates(self) -> list[Facet]:
+        """Whether candidates accept that the edit left as they are: for conditions that would be many without."""
+        found: list[Facet] = []
+        for name in self.names:
+            literal = self.new.accepted(name)
+            if abs(literal) != TRUE and literal == self.old.accepted(name):
+                found.append(facets.accepting(name, literal))
+        return found
 
     def changes(self) -> list[Change]:
         """All changes, the most important first."""
@@ -300,29 +313,28 @@ class Comparison:
     ) -> Change:
         literal = self.circuit.conj(inside)
         base = [x for x in within if x != TRUE]
-        covered = cover(self.solver, self.facets, literal, base, keep=self.keep, limit=self.limit)
-        regions = tuple(self._region(kind, subject, cube, literal, base) for cube in covered.cubes)
+        used = self.facets
+        covered = cover(
+            self.solver, used, literal, base, keep=self.keep, limit=FEW if kind == "winner" else self.limit
+        )
+        if not covered.complete:
+            used = [*self.facets, *self.candidates]
+            covered = cover(self.solver, used, literal, base, keep=self.keep, limit=self.limit)
+        regions = tuple(self._region(kind, subject, cube, used, literal, base) for cube in covered.cubes)
         return Change(kind, subject, old, new, context, regions, covered.complete, tuple(base))
 
-    def _region(self, kind: str, subject: str, cube: Cube, literal: int, base: list[int]) -> Region:
-        literals = cube.literals(self.facets)
-        witness = self._witness([literal, *base, *literals])
+    def _region(
+        self, kind: str, subject: str, cube: Cube, used: list[Facet], literal: int, base: list[int]
+    ) -> Region:
+        literals = cube.literals(used)
+        witness = near(self.solver, [literal, *base, *literals], self.new.catalog, self.machines)
         self._confirm(kind, subject, witness)
         return Region(
-            describe.cube_text(cube, self.facets),
-            tuple(describe.cube_parts(cube, self.facets)),
+            describe.cube_text(cube, used),
+            tuple(describe.cube_parts(cube, used)),
             witness,
             tuple(literals),
         )
-
-    def _witness(self, literals: list[int]) -> Witness:
-        """A request of a region: on a preset machine if the region has one."""
-        for machine in self.machines:
-            here = at_environment(self.space, machine, self.new.catalog)
-            if here is not None and self.solver.check([*literals, *here]):
-                return realised_near(self.solver, self.new.catalog, machine)
-        self.solver.check(literals)
-        return realised_near(self.solver, self.new.catalog, None)
 
     def _confirm(self, kind: str, subject: str, witness: Witness) -> None:
         """Both engines must see the change that the analysis found."""

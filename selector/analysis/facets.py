@@ -48,19 +48,10 @@ def given(space: Space) -> list[Facet]:
     return [Facet(g.axis, g.package, g.classes, g.literals, g.specifiers) for g in space.given]
 
 
-def accepts(translation: Translation, candidates: Iterable[int]) -> list[Facet]:
-    """Whether candidates accept."""
-    return [
-        Facet(
-            None,
-            None,
-            (Class("value", True, (True,)), Class("value", False, (False,))),
-            (translation.accepted(i), -translation.accepted(i)),
-            (),
-            translation.program.candidates[i].id,
-        )
-        for i in candidates
-    ]
+def accepting(name: str, literal: int) -> Facet:
+    """Whether a candidate accepts."""
+    classes = (Class("value", True, (True,)), Class("value", False, (False,)))
+    return Facet(None, None, classes, (literal, -literal), (), name)
 
 
 def derived(translation: Translation, conditions: Iterable[Condition] = ()) -> list[Facet]:

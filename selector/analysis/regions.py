@@ -6,19 +6,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from selector.analysis.circuit import TRUE
+from selector.analysis.solver import Point
 
 if TYPE_CHECKING:
     from selector.analysis.facets import Facet
-    from selector.analysis.solver import Point, Solver
+    from selector.analysis.solver import Solver
     from selector.analysis.space import Space
 
 __all__ = ["Cover", "Cube", "cover", "generalise", "plain"]
 
 
 class Cube(NamedTuple):
-    """A condition: for each named facet the positions of its classes that are allowed."""
+    """A condition: for each named facet the positions of its classes that are allowed.
+
+    ``needed`` are those of them that can be had where the rest of the condition holds; the others are as good as refused.
+    """
 
     allowed: Mapping[int, frozenset[int]]
+    needed: Mapping[int, frozenset[int]]
     point: Point
 
     def literals(self, facets: Sequence[Facet]) -> list[int]:
@@ -90,7 +95,7 @@ def _smaller(
         literals = [facets[f].literals[where[f]] for f in wanted]
         core = solver.smallest_core([x for x in literals if x != TRUE], keep=outside)
         if best is None or len(core) < len(best.allowed):
-            best = Cube({owner[x]: frozenset([where[owner[x]]]) for x in core}, point)
+            best = Cube({owner[x]: frozenset([where[owner[x]]]) for x in core}, {}, point)
     assert best is not None
     return _widened(solver, facets, best, outside)
 
@@ -99,12 +104,24 @@ def _widened(solver: Solver, facets: Sequence[Facet], cube: Cube, outside: list[
     """Allow every further class of each facet that keeps the condition inside."""
     allowed = dict(cube.allowed)
     for f in sorted(allowed, key=lambda f: len(facets[f].classes)):
-        others = Cube({g: a for g, a in allowed.items() if g != f}, cube.point).literals(facets)
+        others = Cube({g: a for g, a in allowed.items() if g != f}, {}, cube.point).literals(facets)
         for k, literal in enumerate(facets[f].literals):
             if k not in allowed[f] and not solver.check([*outside, *others, literal]):
                 allowed[f] |= {k}
     whole = [f for f, a in allowed.items() if len(a) == len(facets[f].classes)]
-    return Cube({f: a for f, a in allowed.items() if f not in whole}, cube.point)
+    allowed = {f: a for f, a in allowed.items() if f not in whole}
+    return Cube(allowed, _needed_classes(solver, facets, allowed, outside[1:]), cube.point)
+
+
+def _needed_classes(
+    solver: Solver, facets: Sequence[Facet], allowed: dict[int, frozenset[int]], within: list[int]
+) -> dict[int, frozenset[int]]:
+    found: dict[int, frozenset[int]] = {}
+    whole = Cube(allowed, {}, Point((), {}))
+    for f, classes in allowed.items():
+        others = whole._replace(allowed={g: a for g, a in allowed.items() if g != f}).literals(facets)
+        found[f] = frozenset(k for k in classes if solver.check([*within, *others, facets[f].literals[k]]))
+    return found
 
 
 def cover(

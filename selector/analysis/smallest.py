@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from selector.catalog import Catalog
     from selector.vocabulary import Axis
 
-__all__ = ["Witness", "at_environment", "presets", "realised_near", "smallest"]
+__all__ = ["Witness", "at_environment", "near", "presets", "smallest"]
 
 
 class Witness(NamedTuple):
@@ -200,6 +200,22 @@ def smallest(
     assert number is not None
     solver.check([*wanted, solver.at_most(number, deviations)])
     return realised_near(solver, catalog, None)
+
+
+def near(
+    solver: Solver, literals: Iterable[int], catalog: Catalog, machines: Iterable[Environment]
+) -> Witness:
+    """A small witness: on the first preset machine that has one as it is, with the fewest fields; else on any machine."""
+    wanted = list(literals)
+    fields = [-x for g in solver.space.given if g.axis.of == "request" for x in _usual(g)]
+    for machine in machines:
+        here = at_environment(solver.space, machine, catalog)
+        if here is not None and solver.check([*wanted, *here]):
+            number = _fewest(solver, [*wanted, *here], fields, None)
+            assert number is not None
+            solver.check([*wanted, *here, solver.at_most(number, fields)])
+            return realised_near(solver, catalog, machine)
+    return smallest(solver, wanted, catalog, machines=())
 
 
 def realised_near(solver: Solver, catalog: Catalog, machine: Environment | None) -> Witness:

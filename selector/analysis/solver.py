@@ -53,11 +53,11 @@ class Solver:
         self.z3 = z3_module()
         self.space = space
         self.theory = Theory(space, self.z3)
-        self.solver = self.z3.SolverFor("QF_FD")
+        self.solver = self.z3.Solver()
         self.asked = 0
         self.handles: dict[int, Any] = {}
         self._declared: dict[int, Any] = {}
-        self._told: set[int] = set()
+        self._values: dict[int, bool] = {TRUE: True}
         self.watched: list[int] = []
         self._found: Any = None
         self._reads: dict[int, int] = {}
@@ -85,8 +85,7 @@ class Solver:
         if TRUE in kept:
             return
         self._define(kept)
-        text = f"(assert (or false {' '.join(self._name(literal) for literal in kept)}))"
-        self._tell([text], (abs(literal) for literal in kept))
+        self._tell([f"(assert (or false {' '.join(self._name(literal) for literal in kept)}))"])
 
     def _exactly_one(self, given: Given) -> None:
         literals = given.literals
@@ -94,54 +93,48 @@ class Solver:
         if len(literals) < 3:
             return
         names = " ".join(self._name(literal) for literal in literals)
-        self._tell([f"(assert (or {names}))", f"(assert ((_ at-most 1) {names}))"], literals)
+        self._tell([f"(assert (or {names}))", f"(assert ((_ at-most 1) {names}))"])
 
-    @staticmethod
-    def _name(literal: int) -> str:
-        if abs(literal) == TRUE:
+    def _name(self, literal: int) -> str:
+        """A literal in SMT-LIB: variables are constants (n), and-gates abbreviations (g), which cost a solution nothing."""
+        gate = abs(literal)
+        if gate == TRUE:
             return "true" if literal > 0 else "false"
-        return f"n{literal}" if literal > 0 else f"(not n{-literal})"
+        name = f"n{gate}" if self.space.circuit.gates[gate] is None else f"g{gate}"
+        return name if literal > 0 else f"(not {name})"
 
-    def _tell(self, lines: list[str], gates: Iterable[int]) -> None:
-        """Assertions in SMT-LIB over gates; z3 wants each constant declared once."""
-        new = set(gates) - self._told - {TRUE}
-        self._told |= new
-        declared = [f"(declare-const n{gate} Bool)" for gate in sorted(new)]
-        self.solver.from_string("\n".join([*declared, *lines]))
+    def _tell(self, lines: list[str]) -> None:
+        """Declarations and assertions in SMT-LIB."""
+        self.solver.from_string("\n".join(lines))
 
     def _define(self, literals: Iterable[int]) -> None:
         """Make gates known to z3, each after its inputs."""
         gates = self.space.circuit.gates
-        new: list[int] = []
-        seen: set[int] = set()
+        new: set[int] = set()
         pending = [abs(literal) for literal in literals]
         while pending:
             gate = pending.pop()
-            if gate in seen or gate in self._reads or gate == TRUE:
+            if gate in new or gate in self._reads or gate == TRUE:
                 continue
-            seen.add(gate)
-            new.append(gate)
+            new.add(gate)
             pending.extend(abs(p) for p in gates[gate] or ())
         if not new:
             return
         numbers = self._numbered_predicates()
         lines: list[str] = []
-        old: set[int] = set()
         for gate in sorted(new):
             parts = gates[gate]
-            reads = 0
             if parts is None:
                 known = numbers.get(gate)
-                reads = 0 if known is None else 1 << known
-            else:
-                for part in parts:
-                    reads |= self._reads[abs(part)]
-                    if abs(part) not in seen:
-                        old.add(abs(part))
-                lines.append(f"(assert (= n{gate} (and {' '.join(self._name(p) for p in parts)})))")
+                self._reads[gate] = 0 if known is None else 1 << known
+                lines.append(f"(declare-const n{gate} Bool)")
+                continue
+            reads = 0
+            for part in parts:
+                reads |= self._reads[abs(part)]
             self._reads[gate] = reads
-        if lines:
-            self._tell(lines, (*new, *old))
+            lines.append(f"(define-fun g{gate} () Bool (and {' '.join(self._name(p) for p in parts)}))")
+        self._tell(lines)
 
     def _numbered_predicates(self) -> dict[int, int]:
         found = self._known_predicates
@@ -172,6 +165,7 @@ class Solver:
             if verdict != self.z3.sat:
                 raise RuntimeError(f"z3 gave up: {self.solver.reason_unknown()}")
             self._found = None
+            self._values = {TRUE: True}
             if self._sound(reads, wanted):
                 return True
 
@@ -201,35 +195,57 @@ class Solver:
         return tuple(kept)
 
     def _handle(self, literal: int) -> Any:
+        """A literal as an assumption, which has to be a constant or its negation."""
         handle = self.handles.get(literal)
         if handle is None:
-            name = self.z3.Bool(f"n{abs(literal)}")
-            handle = self.handles[literal] = name if literal > 0 else self.z3.Not(name)
+            gate = abs(literal)
+            if self.space.circuit.gates[gate] is None:
+                name = f"n{gate}"
+            else:
+                name = f"h{gate}"
+                if -literal not in self.handles:
+                    self._tell([f"(declare-const {name} Bool)", f"(assert (= {name} g{gate}))"])
+            constant = self.z3.Bool(name)
+            handle = self.handles[literal] = constant if literal > 0 else self.z3.Not(constant)
         return handle
 
     def _true(self, literal: int) -> bool:
-        """A literal's truth in the last solution (of variables that z3 does not care about: false)."""
-        if abs(literal) == TRUE:
-            return literal > 0
-        core = self.z3.z3core
-        handle = self._handle(abs(literal))
-        value = core.Z3_model_get_const_interp(
-            self.solver.ctx.ref(), self._model().model, self._decl(abs(literal), handle)
-        )
-        held = bool(value) and core.Z3_get_bool_value(self.solver.ctx.ref(), value) == 1
-        return held == (literal > 0)
+        """A literal's truth in the last solution. Variables that z3 does not care about are false."""
+        gate = abs(literal)
+        known = self._values.get(gate)
+        if known is None:
+            known = self._value(gate)
+        return known == (literal > 0)
 
-    def _model(self) -> Any:
-        """The last solution; fetched when it is read, because that costs more than finding it."""
+    def _value(self, root: int) -> bool:
+        gates, values = self.space.circuit.gates, self._values
+        pending = [root]
+        while pending:
+            gate = pending[-1]
+            parts = gates[gate]
+            if gate in values:
+                pending.pop()
+            elif parts is None:
+                values[gate] = self._variable(gate)
+                pending.pop()
+            else:
+                missing = [abs(p) for p in parts if abs(p) not in values]
+                if missing:
+                    pending += missing
+                else:
+                    values[gate] = all(values[abs(p)] == (p > 0) for p in parts)
+                    pending.pop()
+        return values[root]
+
+    def _variable(self, gate: int) -> bool:
+        core, context = self.z3.z3core, self.solver.ctx.ref()
         if self._found is None:
             self._found = self.solver.model()
-        return self._found
-
-    def _decl(self, gate: int, handle: Any) -> Any:
-        found = self._declared.get(gate)
-        if found is None:
-            found = self._declared[gate] = handle.decl()
-        return found.ast
+        declared = self._declared.get(gate)
+        if declared is None:
+            declared = self._declared[gate] = self.z3.Bool(f"n{gate}").decl()
+        value = core.Z3_model_get_const_interp(context, self._found.model, declared.ast)
+        return bool(value) and core.Z3_get_bool_value(context, value) == 1
 
     def _class_of(self, given: Given) -> int:
         """The position of an axis's class in the last solution."""
@@ -350,8 +366,7 @@ class Solver:
         self._define([switch, *wanted])
         if len(wanted) > number:
             names = " ".join(self._name(x) for x in wanted)
-            gates = (abs(x) for x in (switch, *wanted))
-            self._tell([f"(assert (=> n{switch} ((_ at-most {number}) {names})))"], gates)
+            self._tell([f"(assert (=> n{switch} ((_ at-most {number}) {names})))"])
         return switch
 
     # -- answers ------------------------------------------------------------------------------------------------------
