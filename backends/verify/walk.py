@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from selector.catalog import Catalog
     from selector.environment import Environment
     from selector.manifest import Candidate
+    from selector.reasons import Reason
 
 __all__ = ["Options", "Progress", "verify"]
 
@@ -32,6 +33,9 @@ ROUNDS, SLOW = 8, 120.0
 
 #: Refused calls that are tried for one line of a manifest.
 REFUSALS = 8
+
+#: Seconds of one turn, where several candidates share a walk that has an end.
+TURN = 1.0
 
 #: Findings after which a candidate is not walked further.
 ENOUGH = 20
@@ -79,10 +83,11 @@ def verify(
     state = State(options.state, environment.fingerprint)
     if state.fresh is not None:
         say(state.fresh)
-    found = standing(catalog, environment)
+    found = _preferred(standing(catalog, environment), catalog, environment)
     chosen = {c.id for name in options.names for c in catalog.find(name)} if options.names else set(found)
-    here = [c for c in catalog.candidates if c.id in chosen and c.id in found and not found[c.id]]
-    others = [c for c in catalog.candidates if c.id in chosen and c.id in found and found[c.id]]
+    candidates = {c.id: c for c in catalog.candidates if c.id in chosen}
+    here = [candidates[i] for i, against in found.items() if i in candidates and not against]
+    others = [candidates[i] for i, against in found.items() if i in candidates and against]
     elsewhere = {c.id: found[c.id][0].message for c in others}
     with Child(options.limit) as child:
         tools = _Tools(child, state, options, progress)
@@ -95,6 +100,17 @@ def verify(
     return _result(walks, elsewhere)
 
 
+def _preferred(
+    found: dict[str, tuple[Reason, ...]], catalog: Catalog, environment: Environment
+) -> dict[str, tuple[Reason, ...]]:
+    """The candidates in the policy's order on this machine: what runs most is walked first."""
+    from selector.selection import decide
+
+    report = decide(Request({}, vocabulary=catalog.vocabulary), catalog, environment)
+    order = {ranked.id: None for ranked in report.ranked}
+    return {i: found[i] for i in (*(i for i in order if i in found), *(i for i in found if i not in order))}
+
+
 class _Tools(NamedTuple):
     child: Child
     state: State
@@ -103,17 +119,18 @@ class _Tools(NamedTuple):
 
 
 def _until(walks: list[_Walk], end: float | None) -> None:
-    """Advance all walks; with an end, each gets its share of the time, and then of what others have left."""
-    open_walks = list(walks)
-    while open_walks:
-        for n, walk in enumerate(list(open_walks)):
-            now = time.monotonic()
-            share = None if end is None else now + max(end - now, 0.0) / (len(open_walks) - n)
-            walk.advance(share)
-        left = [w for w in open_walks if not w.finished]
-        if end is not None and (time.monotonic() >= end or len(left) == len(open_walks)):
-            return
-        open_walks = left
+    """Advance all walks, one after another; with an end, in turns, whoever has used least time first."""
+    if end is None:
+        for walk in walks:
+            walk.advance(None)
+        return
+    left = list(walks)
+    while left and time.monotonic() < end:
+        walk = min(left, key=lambda w: w.seconds)
+        before = walk.seconds
+        walk.advance(min(end, time.monotonic() + max(TURN, 2.0 * walk.longest)), end)
+        if walk.finished or walk.seconds == before:
+            left.remove(walk)  # nothing of it fits into what is left of the time
 
 
 def _machines(catalog: Catalog, candidates: list[Candidate]) -> Iterator[tuple[Candidate, Environment]]:
@@ -146,10 +163,10 @@ class _Walk:
         self.device = "cuda" if device == "rocm" else device
         self._steps = self._all()
 
-    def advance(self, end: float | None) -> None:
-        """Go on until the plan or the time is over."""
+    def advance(self, turn: float | None, end: float | None = None) -> None:
+        """Go on until the plan or the turn is over; no call is begun that would not end before ``end``."""
         self._end = end
-        while self.time_left():
+        while self.time_left() and (turn is None or time.monotonic() < turn):
             try:
                 next(self._steps)
             except StopIteration:

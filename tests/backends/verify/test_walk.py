@@ -48,7 +48,7 @@ def test_all_kinds_of_findings_each_with_its_line(tmp_path: Path) -> None:
             "hang": "    supports:\n      dtype: [float32, float64]\n",
             "memory": "    supports:\n      head_size: [64, 512]\n",
         },
-        limit=4.0,
+        limit=8.0,
     )
     found = {f.candidate.partition("/")[2]: f for f in (*result.declared_but_fails, *result.wrong_numbers)}
     assert outcomes(result) == [
@@ -80,7 +80,7 @@ def test_all_kinds_of_findings_each_with_its_line(tmp_path: Path) -> None:
     assert found["crash"].message == "SIGABRT: Fatal error: the kernel wrote where it must not"
     assert (found["hang"].at, found["hang"].message) == (
         at("dtype: [float32, float64]", 7),
-        "no answer within 4 s",
+        "no answer within 8 s",
     )
     assert found[""].at == f"{tmp_path}/gone.yaml:2:7"
     assert found[""].message == "ModuleNotFoundError: No module named 'tests.no_such_kernel'"
