@@ -19,7 +19,7 @@ demo: $(STAMP)  ## plan a real model with per-head FP8 scales, then select and r
 	@$(BIN)/python -m tests.demo
 
 test: $(STAMP)  ## the test suite
-	$(BIN)/python -m pytest -q -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
 
 lint: $(STAMP)  ## ruff, manifests
 	$(BIN)/ruff check .
