@@ -23,9 +23,9 @@ def manifest(name: str) -> dict[str, Any]:
 
 def build() -> dict[str, str]:
     """Every generated page: its path below `docs/` and its text."""
-    from tests.docs.pages import api, cli, environments, language, report, support, vocabulary
+    from tests.docs.pages import api, cli, environments, language, report, support, vocabulary, wrappers
 
     found: dict[str, str] = {}
-    for module in (language, vocabulary, cli, api, environments, report, support):
+    for module in (language, vocabulary, cli, api, environments, report, support, wrappers):
         found |= module.pages()
     return found
