@@ -19,6 +19,9 @@ __all__ = ["Reading", "read_error"]
 #: Characters without white space in which the end of a request, or of anything else between markers, is looked for.
 REACH = 8192
 
+#: Lines of one length in a row that were broken by their length, and not between words.
+ALIKE = 4
+
 #: Colours and other terminal sequences, the bytes themselves or written out by another logger.
 _TERMINAL = re.compile(
     r"(?:\x1b|\\x1b|\\u001b|\\033|\^\[)\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]"
@@ -56,7 +59,8 @@ class Reading(NamedTuple):
 
 def read_error(text: str, form: ErrorText, vocabulary: Vocabulary, backends: Mapping[str, str]) -> Reading:
     """Read the last error in ``text``. ``backends`` maps what backends are called, in lower case, to their names."""
-    whole = _Text(text, [b for b in (form.request, form.backend) if b is not None])
+    starts = (form.request, form.backend, *form.environment.values())
+    whole = _Text(text, [b.after for b in starts if b is not None])
     requests = [
         (at, found)
         for at, begin, end, closed in whole.parts(form.request)
@@ -90,9 +94,9 @@ def read_error(text: str, form: ErrorText, vocabulary: Vocabulary, backends: Map
 class _Text:
     """A text and the same without white space; positions are those of the second."""
 
-    def __init__(self, text: str, starts: Sequence[Between]) -> None:
+    def __init__(self, text: str, starts: Sequence[str]) -> None:
         plain = _WRITTEN_BREAK.sub("\n", _TERMINAL.sub("", text))
-        self.joined = _join(plain.splitlines(), [_dense(b.after) for b in starts])
+        self.joined = _join(plain.splitlines(), starts)
         self.dense = "".join(self.joined.split())
 
     def parts(self, between: Between | None, start: int = 0) -> Iterator[tuple[int, int, int, bool]]:
@@ -164,19 +168,25 @@ def _dense(text: str) -> str:
 
 
 def _join(lines: list[str], starts: Sequence[str]) -> str:
-    """Lines as one text, without what they begin with in common: a logger's prefix, whose numbers may differ.
+    """Lines as one text, without the prefix that a logger puts before each, whose numbers may differ.
 
-    A line that holds one of ``starts`` begins something of its own and is left whole.
+    The prefix is what a line has in common with the last one that holds one of ``starts``, as far as that does not reach
+    into such a text: then it is another message of the same words.
     """
     parts: list[str] = []
-    previous, before = "", -1
+    reference, previous, same = "", "", 0
     for line in lines:
-        begins = any(start in _dense(line) for start in starts)
-        prefix = 0 if begins else _prefix(previous.translate(_DIGITS), line.translate(_DIGITS))
+        at = min((i for start in starts if (i := line.find(start.strip())) >= 0), default=-1)
+        if at < 0 and any(_dense(start) in _dense(line) for start in starts):
+            at = 0
+        prefix = _prefix((reference or previous).translate(_DIGITS), line.translate(_DIGITS))
+        if at >= 0:
+            prefix = prefix if prefix <= at else 0
+            reference = line
         # where a terminal ended, lines of one length go on in the middle of a word
-        hard = 0 < len(previous) == before
-        before, previous = len(previous), line
-        parts.append(line[prefix:] if hard else " " + line[prefix:])
+        parts.append(line[prefix:] if same >= ALIKE else " " + line[prefix:])
+        same = same + 1 if line and len(line) == len(previous) else 1
+        previous = line
     return "".join(parts)
 
 

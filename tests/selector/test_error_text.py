@@ -88,7 +88,7 @@ def test_wrapped_lines_behind_prefixes(prefix: str, width: int, break_words: boo
     assert found.fields == TRUTH
     assert found.facts == {"device": "cuda"}
     assert list(found.refusals) == list(REASONS)
-    if break_words and len(lines) > 4 and prefix in ("none", "compose"):
+    if break_words and width <= 80 and prefix in ("none", "compose"):
         # lines of one length were broken anywhere, so they are joined without a space
         assert found.refusals["FLASH_ATTN"] == REASONS["FLASH_ATTN"]
 
@@ -125,6 +125,25 @@ def test_the_last_of_several_requests() -> None:
     found = read("\n".join(lines))
     assert found.fields["head_size"] == 192
     assert found.requests == 2
+
+
+@pytest.mark.parametrize("width", range(46, 130, 6))
+def test_lines_that_begin_with_the_same_words_keep_them(width: int) -> None:
+    """Reasons repeat themselves; only what a logger puts before a line is a prefix."""
+    reasons = "per-head quant scales not supported, attention sinks not supported"
+    names = [m.name for m in CATALOG.manifests][:30]
+    text = (
+        error().partition(" Reasons: ")[0]
+        + " Reasons: {"
+        + ", ".join(f"{n}: [{reasons}]" for n in names)
+        + "}."
+    )
+    lines = textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
+    for prefix in PREFIXES.values():
+        found = read("\n".join(prefix.format(n=i % 6) + line for i, line in enumerate(lines)))
+        assert found.fields == TRUTH
+        assert found.facts == {"device": "cuda"}
+        assert found.refusals == dict.fromkeys(names, reasons)
 
 
 def test_a_marker_in_a_line_of_a_program_is_no_request() -> None:
