@@ -12,7 +12,7 @@ import tomllib
 
 from backends.integrations import _vllm_facts as facts
 from backends.integrations import vllm as plugin
-from selector import Catalog
+from selector import Catalog, Environment, explain
 from selector.error_text import read_error
 from tests.integrations import vllm_record
 from tests.integrations.vllm_standin import REGISTRY, SELECTOR, Standin, recording
@@ -143,6 +143,29 @@ def test_the_published_text_of_a_refused_choice_is_read(platform: str) -> None:
             f"{head}Reason: ['sparse not supported']", form, CATALOG.vocabulary, {"triton_mla": "TRITON_MLA"}
         )
         assert (found.backend, found.refusals) == ("TRITON_MLA", {"TRITON_MLA": "'sparse not supported'"})
+
+
+@pytest.mark.parametrize("name", ["no-backend", "refused"])
+def test_texts_that_the_published_code_raised(name: str) -> None:
+    """Raised by 0.32.0 itself, on a CPU that it took for an 8.0 without FlashInfer."""
+    form = CATALOG.packs[0].error
+    assert form is not None
+    text = (vllm_record.RECORDED / f"vllm-0.32.0-{name}.txt").read_text(encoding="utf-8")
+    found = read_error(text, form, CATALOG.vocabulary, {m.name.lower(): m.name for m in CATALOG.manifests})
+    if name == "refused":
+        assert (
+            found.backend == "FLASH_ATTN" and "'kv_cache_dtype not supported'" in found.refusals["FLASH_ATTN"]
+        )
+        return
+    assert len(found.fields) == 18 and not found.unknown and not found.impossible
+    assert found.facts == {"device": "cuda"}
+    assert list(found.refusals) == ["FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION", "TURBOQUANT"]
+    assert found.refusals["FLASHINFER"] == "ModuleNotFoundError: No module named 'flashinfer'"
+    a100 = Environment.preset("a100", without=["flashinfer-python"], vocabulary=CATALOG.vocabulary)
+    report = explain(CATALOG.request(found.fields), catalog=CATALOG, environment=a100)
+    assert report.selected is None
+    for backend in found.refusals:  # the pack refuses what vLLM refused
+        assert not any(r.id.partition("/")[0] == backend for r in report.ranked)
 
 
 # -- the tool -----------------------------------------------------------------------------------------------------------
