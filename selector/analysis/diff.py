@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector.analysis import describe, facets
 from selector.analysis.circuit import FALSE, TRUE
-from selector.analysis.regions import cover
+from selector.analysis.regions import cover, plans
 from selector.analysis.smallest import Witness, near, presets
 from selector.analysis.solver import Solver
 from selector.analysis.space import Space
@@ -133,7 +133,7 @@ class Comparison:
         self.solver = Solver(self.space, self._common())
         self.names = list(dict.fromkeys([*self.old.position, *self.new.position]))
         self.machines = presets(new)
-        self.facets, self.keep = self._facets()
+        self.facets, self.given = self._facets()
         self.candidates = self._candidates()
 
     def _common(self) -> Iterator[int]:
@@ -314,12 +314,13 @@ class Comparison:
         literal = self.circuit.conj(inside)
         base = [x for x in within if x != TRUE]
         used = self.facets
-        covered = cover(
-            self.solver, used, literal, base, keep=self.keep, limit=FEW if kind == "winner" else self.limit
-        )
+        few = FEW if kind == "winner" else self.limit
+        covered = cover(self.solver, used, literal, base, plans(self.given, len(used)), limit=few)
         if not covered.complete:
-            used = [*self.facets, *self.candidates]
-            covered = cover(self.solver, used, literal, base, keep=self.keep, limit=self.limit)
+            first = range(len(used))
+            used = [*used, *self.candidates]
+            ways = [(first, range(len(first), len(used)))]
+            covered = cover(self.solver, used, literal, base, ways, limit=self.limit)
         regions = tuple(self._region(kind, subject, cube, used, literal, base) for cube in covered.cubes)
         return Change(kind, subject, old, new, context, regions, covered.complete, tuple(base))
 

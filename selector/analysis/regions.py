@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from selector.analysis.solver import Solver
     from selector.analysis.space import Space
 
-__all__ = ["Cover", "Cube", "cover", "generalise", "plain"]
+__all__ = ["Cover", "Cube", "Plan", "cover", "generalise", "plain", "plans"]
 
 
 class Cube(NamedTuple):
@@ -69,48 +69,74 @@ def _at(solver: Solver, facet: Facet) -> int:
     return next(k for k, literal in enumerate(facet.literals) if solver.holds(literal))
 
 
+#: Which facets a condition rather does without: groups of positions, the first to be dropped first.
+Plan = Sequence[Sequence[int]]
+
+
+def plans(given: int, number: int) -> list[Plan]:
+    """Conditions by given axes, and by derived ones; the shorter is taken."""
+    first, second = range(given), range(given, number)
+    return [(second, first), (first, second)] if second else [(first,)]
+
+
 def generalise(
-    solver: Solver, facets: Sequence[Facet], inside: int, within: Iterable[int] = (), *, keep: int = 0
+    solver: Solver, facets: Sequence[Facet], inside: int, within: Iterable[int], ways: Sequence[Plan]
 ) -> Cube:
     """The condition, as general as can be, around the solver's last solution, all of which lies inside a region.
 
-    The facets' literals are watched (`Solver.watch`). ``inside`` is the region's literal, ``within`` literals that are taken for granted. Facets from position ``keep`` on are
-    the last to be dropped.
+    The facets' literals are watched (`Solver.watch`). ``inside`` is the region's literal, ``within`` literals that are
+    taken for granted.
     """
     outside = [-inside, *within]
     where = [_at(solver, f) for f in facets]
     point = solver.point()
-    return _smaller(solver, facets, where, outside, point, keep)
+    best: list[int] | None = None
+    for plan in ways:
+        found = _smaller(solver, facets, where, outside, plan)
+        if best is None or len(found) < len(best):
+            best = found
+    assert best is not None
+    return _widened(solver, facets, {f: frozenset([where[f]]) for f in best}, outside, point)
 
 
 def _smaller(
-    solver: Solver, facets: Sequence[Facet], where: list[int], outside: list[int], point: Point, keep: int
-) -> Cube:
-    best: Cube | None = None
+    solver: Solver, facets: Sequence[Facet], where: list[int], outside: list[int], plan: Plan
+) -> list[int]:
+    """Facets whose classes alone keep a place inside; none can be left out."""
     owner: dict[int, int] = {}
-    for f, facet in enumerate(facets):
-        owner.setdefault(facet.literals[where[f]], f)
-    order = list(range(len(facets)))
-    for wanted in (order, [*order[keep:], *order[:keep]]) if keep else (order,):
-        literals = [facets[f].literals[where[f]] for f in wanted]
-        core = solver.smallest_core([x for x in literals if x != TRUE], keep=outside)
-        if best is None or len(core) < len(best.allowed):
-            best = Cube({owner[x]: frozenset([where[owner[x]]]) for x in core}, {}, point)
-    assert best is not None
-    return _widened(solver, facets, best, outside)
+    groups: list[list[int]] = []
+    for positions in plan:
+        group: list[int] = []
+        for f in positions:
+            literal = facets[f].literals[where[f]]
+            if literal != TRUE and literal not in owner:
+                owner[literal] = f
+                group.append(literal)
+        groups.append(group)
+    kept: list[int] = []
+    for k, group in enumerate(groups):
+        later = [x for g in groups[k + 1 :] for x in g]
+        kept += solver.smallest_core(group, keep=[*outside, *kept, *later])
+    return [owner[x] for x in kept]
 
 
-def _widened(solver: Solver, facets: Sequence[Facet], cube: Cube, outside: list[int]) -> Cube:
+def _widened(
+    solver: Solver,
+    facets: Sequence[Facet],
+    start: Mapping[int, frozenset[int]],
+    outside: list[int],
+    point: Point,
+) -> Cube:
     """Allow every further class of each facet that keeps the condition inside."""
-    allowed = dict(cube.allowed)
+    allowed = dict(start)
     for f in sorted(allowed, key=lambda f: len(facets[f].classes)):
-        others = Cube({g: a for g, a in allowed.items() if g != f}, {}, cube.point).literals(facets)
+        others = Cube({g: a for g, a in allowed.items() if g != f}, {}, point).literals(facets)
         for k, literal in enumerate(facets[f].literals):
             if k not in allowed[f] and not solver.check([*outside, *others, literal]):
                 allowed[f] |= {k}
     whole = [f for f, a in allowed.items() if len(a) == len(facets[f].classes)]
     allowed = {f: a for f, a in allowed.items() if f not in whole}
-    return Cube(allowed, _needed_classes(solver, facets, allowed, outside[1:]), cube.point)
+    return Cube(allowed, _needed_classes(solver, facets, allowed, outside[1:]), point)
 
 
 def _needed_classes(
@@ -128,9 +154,9 @@ def cover(
     solver: Solver,
     facets: Sequence[Facet],
     inside: int,
-    within: Iterable[int] = (),
+    within: Iterable[int],
+    ways: Sequence[Plan],
     *,
-    keep: int = 0,
     limit: int = 40,
 ) -> Cover:
     """All of a region as general conditions; ordinary places first. Incomplete where more than ``limit`` are needed."""
@@ -142,7 +168,7 @@ def cover(
         while solver.check([inside, switch, *base, *preferred]):
             if len(found) >= limit:
                 return Cover(tuple(found), False)
-            cube = generalise(solver, facets, inside, base, keep=keep)
+            cube = generalise(solver, facets, inside, base, ways)
             found.append(cube)
             solver.clause([-switch, *cube.outside(facets)])
     return Cover(tuple(_needed(solver, facets, found, base)), True)
