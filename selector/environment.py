@@ -13,7 +13,7 @@ from selector.errors import EnvironmentFileError, Problem, RequestError
 from selector.vocabulary import MISSING, UNKNOWN, Packages, PackageState, Vocabulary, nearest
 
 if TYPE_CHECKING:
-    from selector.yaml_loader import Document
+    from selector.document import Document
 
 __all__ = ["Environment", "preset_names"]
 

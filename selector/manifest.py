@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from selector.conditions import Condition, accepted_ids, axes_of, parse
 from selector.constraints import Constraint, ConstraintError, parse_declared
+from selector.document import Document
 from selector.errors import Fault, Mark
 from selector.vocabulary import Axis, Vocabulary, nearest
-from selector.yaml_loader import Document
 
 __all__ = ["Adjustment", "Candidate", "Declared", "Manifest", "Rule", "decode_manifest"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from selector.conditions import Condition, parse
+from selector.document import Document
 from selector.errors import Fault, Mark
 from selector.vocabulary import Vocabulary, nearest
-from selector.yaml_loader import Document
 
 __all__ = ["PHASE", "Between", "ErrorText", "OrderEntry", "Pack", "PairRule", "PolicyRule", "decode_pack"]
 

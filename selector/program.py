@@ -223,7 +223,9 @@ class Program:
             steps=self.steps,
             checks=self.checks,
             clauses=self.clauses,
-            policy=[PolicyTable(p.node, p.order, p.rule.unlisted == "excluded") for p in self.policy],
+            policy=[
+                PolicyTable(p.rule.name, p.node, p.order, p.rule.unlisted == "excluded") for p in self.policy
+            ],
             adjust={i: tuple(a.node for a in found) for i, found in enumerate(self.adjust) if found},
             accept_order=self.accept_order,
         )

@@ -37,8 +37,9 @@ class OrderTable(NamedTuple):
 
 
 class PolicyTable(NamedTuple):
-    """A policy rule: when it holds, its order, and whether candidates that the order does not list are excluded."""
+    """A policy rule: its name, when it holds, its order, and whether candidates that the order does not list are excluded."""
 
+    name: str
     node: Node
     order: tuple[OrderTable, ...]
     exclusive: bool

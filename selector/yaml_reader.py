@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 import yaml
 
+from selector.document import BREAK, NO_PLACE, Data, Document, Path, Places, Scalar
 from selector.errors import Fault, ManifestError, Mark, format_path
 from selector.yaml_messages import MAX_DEPTH, shortened, syntax_message, unsafe_message
 
@@ -42,14 +43,6 @@ MAX_FAULTS = 100
 #: Digits of the longest number.
 MAX_DIGITS = 18
 
-Scalar: TypeAlias = "str | int | float | bool | None"
-Data: TypeAlias = "Scalar | list[Data] | dict[str, Data]"
-Path: TypeAlias = "tuple[str | int, ...]"
-
-#: Where a node lies: (line, column) of its key, of its value (both from 0), and the places of its children.
-_Place: TypeAlias = "tuple[int, int, int, int, _Places | None]"
-_Places: TypeAlias = "dict[str | int, _Place]"
-
 #: The C parser where PyYAML was built with it (8 times as fast), else the one in Python.
 _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -65,56 +58,6 @@ _NUMBER_START = frozenset("+-.0123456789")
 FORBIDDEN = re.compile(
     "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
-BREAK = re.compile(r"\r\n|\r|\n")
-_NO_PLACE: _Place = (0, 0, 0, 0, None)
-
-
-class Document:
-    """One YAML document: `data` as plain Python values, and the place of every part of it."""
-
-    __slots__ = ("_lines", "_place", "_text", "data", "name")
-
-    def __init__(self, name: str, text: str, data: Data, place: _Place) -> None:
-        self.name = name
-        self.data = data
-        self._text = text
-        self._place = place
-        self._lines: list[str] | None = None
-
-    @property
-    def text(self) -> str:
-        """The file's text as it was read."""
-        return self._text
-
-    def holding(self, data: Data) -> Document:
-        """The same places and text with other data: a part of what was read."""
-        return Document(self.name, self._text, data, self._place)
-
-    def mark(self, path: Path, key: bool = False) -> Mark:
-        """The place of the value at `path`, or of its key; of the nearest enclosing value where there is none."""
-        place = self._place
-        found = 0
-        for step in path:
-            children = place[4]
-            if children is None or step not in children:
-                break
-            place = children[step]
-            found += 1
-        if key and found == len(path):
-            return Mark(self.name, place[0] + 1, place[1] + 1)
-        return Mark(self.name, place[2] + 1, place[3] + 1)
-
-    def line(self, number: int) -> str:
-        """The text of a line (from 1) without its break; empty outside the file."""
-        if self._lines is None:
-            self._lines = BREAK.split(self._text)
-        return self._lines[number - 1] if 0 < number <= len(self._lines) else ""
-
-    def fault(self, path: Path, message: str, hint: str | None = None, *, key: bool = False,
-              severity: str = "error") -> Fault:  # fmt: skip
-        """A fault at `path` of this document, with the line it lies on."""
-        at = self.mark(path, key)
-        return Fault(at, format_path(path), message, hint, self.line(at.line), severity)
 
 
 class _Level:
@@ -124,7 +67,7 @@ class _Level:
 
     def __init__(self, data: dict[str, Data] | list[Data], line: int, column: int) -> None:
         self.data = data
-        self.places: _Places = {}
+        self.places: Places = {}
         self.line = line
         self.column = column
         self.key: str | None = None  # None with `waiting`: the value belongs to a key that was refused
@@ -148,7 +91,7 @@ class _Reader:
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.text = text
-        self.document = Document(name, text, None, _NO_PLACE)
+        self.document = Document(name, text, None, NO_PLACE)
         self.faults: list[Fault] = []
         self.stack: list[_Level] = []
 
@@ -237,7 +180,7 @@ class _Reader:
         else:
             level.key = key
 
-    def _add(self, value: Data, line: int, column: int, places: _Places | None) -> None:
+    def _add(self, value: Data, line: int, column: int, places: Places | None) -> None:
         """Store a finished value where it belongs."""
         if not self.stack:
             self.document.data = value
