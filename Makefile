@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint types bench parity docs schemas clean help
+.PHONY: demo test check lint types bench parity docs examples site schemas clean help
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -43,5 +43,12 @@ schemas: $(STAMP)  ## write selector/schema/*.json anew from manifests/vocabular
 docs: $(STAMP)  ## write the generated pages of docs/ anew
 	$(BIN)/python -m tests.docs
 
+examples: $(STAMP)  ## write what commands print now into the examples of the pages
+	$(BIN)/python -m tests.docs --examples
+
+site: $(STAMP)  ## the documentation as a site, in site/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:  ## forget the installation and all caches
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

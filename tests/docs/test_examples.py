@@ -6,13 +6,33 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.examples import check, matches, pages
+from tests.docs.examples import ELSEWHERE, blocks, check, matches, pages
 from tests.docs.pages import ROOT
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples(page: Path) -> None:
     check(page)
+
+
+@pytest.mark.parametrize("page", ELSEWHERE)
+def test_the_other_pages_have_tests(page: str) -> None:
+    text = (ROOT / ELSEWHERE[page]).read_text(encoding="utf-8")
+    assert f'"{Path(page).stem}"' in text or f'"{Path(page).name}"' in text
+
+
+def test_every_block_says_what_it_is() -> None:
+    """A block of a language that nobody runs would be an example that nobody checks."""
+    known = {"", "console", "python", "yaml", "json", "text"}
+    assert {block.language for page in pages() for block in blocks(page.read_text(encoding="utf-8"))} <= known
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [p for p in pages() if " slow" in p.read_text(encoding="utf-8")], ids=lambda p: p.stem
+)
+def test_slow_examples(page: Path) -> None:
+    check(page, slow=True)
 
 
 @pytest.mark.parametrize(
