@@ -83,42 +83,50 @@ def blocks(text: str) -> Iterator[Block]:
         yield Block(info[0] if info else "", tuple(info[1:]), body, line, found.span("text"), indent)
 
 
+class Step(NamedTuple):
+    """One command of a block, or a piece of Python (`command` None): what the page shows, what was printed, and what is wrong."""
+
+    block: Block
+    command: str | None
+    shown: list[str]
+    printed: list[str]
+    wrong: str | None
+
+
 def check(page: Path, slow: bool = False) -> int:
     """Run a page's examples; how many commands and pieces of Python there were. Raises Mismatch for what is not as shown."""
     count = 0
-    for _, _, _, wrong in _walk(page, slow):
+    for step in walk(page.read_text(encoding="utf-8"), page.relative_to(ROOT).as_posix(), slow=slow):
         count += 1
-        if wrong is not None:
-            raise Mismatch(wrong)
+        if step.wrong is not None:
+            raise Mismatch(step.wrong)
     return count
 
 
-def _walk(page: Path, slow: bool = False) -> Iterator[tuple[Block, str | None, list[str] | None, str | None]]:
-    """Each command or piece of Python: its block, the command, what it printed where that is not what the page shows, and why."""
-    text = page.read_text(encoding="utf-8")
+def walk(text: str, name: str, *, slow: bool = False) -> Iterator[Step]:
+    """Each command or piece of Python of a page, as it runs."""
     found = list(blocks(text))
-    targets = [b.word(mode) or "" for b in found for mode in MODES]
+    targets = [block.word(mode) or "" for block in found for mode in MODES]
     with tempfile.TemporaryDirectory() as folder:
-        session = Session(Path(folder), edits=any(t.startswith("manifests/") for t in targets))
+        session = Session(Path(folder), edits=any(target.startswith("manifests/") for target in targets))
         names: dict[str, Any] = {"__name__": "page"}
         for block in found:
-            where = f"{page.relative_to(ROOT)}:{block.line}"
+            where = f"{name}:{block.line}"
             needs = block.word("needs")
-            if (
-                "no-run" in block.words
-                or ("slow" in block.words and not slow)
-                or (needs is not None and find_spec(needs) is None)
-            ):
+            if "no-run" in block.words or ("slow" in block.words and not slow):
+                continue
+            if needs is not None and find_spec(needs) is None:
                 continue
             if _written(session.folder, block):
                 continue
             if block.language == "console":
                 for command, shown in transcript(block.text):
                     printed = session.run(command).rstrip("\n").split("\n")
-                    wrong = _judge(where, command, shown, printed, session.code)
-                    yield block, command, None if matches(shown, printed) else printed, wrong
+                    yield Step(
+                        block, command, shown, printed, _judge(where, command, shown, printed, session.code)
+                    )
             elif block.language == "python":
-                yield block, None, None, _python(where, block.text, names, session)
+                yield Step(block, None, [], [], _python(where, block.text, names, session))
 
 
 def _written(folder: Path, block: Block) -> bool:
@@ -236,32 +244,37 @@ def _statements(where: str, text: str, names: dict[str, Any]) -> str | None:
 
 
 def rewrite() -> Iterator[str]:
-    """Write what commands print now into the pages, and say which pages changed and what has to be done by hand."""
+    """Write what commands print now into the pages; which pages changed, and what has to be done by hand."""
     for page in pages():
-        text = page.read_text(encoding="utf-8")
-        edits: dict[tuple[int, int], list[tuple[str, list[str]]]] = {}
-        for block, command, printed, wrong in _walk(page, slow=True):
-            if command is None:
-                if wrong is not None:
-                    yield wrong
-                continue
-            shown = dict(transcript(block.text))[command]
-            edits.setdefault(block.span, []).append((command, _renewed(shown, printed)))
-            if printed is not None and sum(line.strip() == "..." for line in shown) > 1:
-                yield f"{page.name}:{block.line}: shorten it by hand: $ {command}"
-        for found in reversed(list(blocks(text))):
-            if found.span in edits:
-                body = _rendered(found, edits[found.span])
-                text = text[: found.span[0]] + body + text[found.span[1] :]
-        if text != page.read_text(encoding="utf-8"):
-            page.write_text(text, encoding="utf-8")
-            yield f"{page.relative_to(ROOT)}: written"
+        name = page.relative_to(ROOT).as_posix()
+        before = page.read_text(encoding="utf-8")
+        after, by_hand = renewed(before, name)
+        yield from by_hand
+        if after != before:
+            page.write_text(after, encoding="utf-8")
+            yield f"{name}: written"
 
 
-def _renewed(shown: list[str], printed: list[str] | None) -> list[str]:
-    """What a page shows, or what was printed instead: cut as the page had it, if one `...` cut it."""
-    if printed is None:
-        return shown
+def renewed(text: str, name: str) -> tuple[str, list[str]]:
+    """A page with the outputs of today, and what somebody has to look at."""
+    by_hand: list[str] = []
+    bodies: dict[Block, list[list[str]]] = {}
+    for step in walk(text, name, slow=True):
+        if step.command is None:
+            by_hand += [step.wrong] if step.wrong is not None else []
+            continue
+        same = matches(step.shown, step.printed)
+        bodies.setdefault(step.block, []).append(step.shown if same else _cut(step.shown, step.printed))
+        if not same and sum(line.strip() == "..." for line in step.shown) > 1:
+            by_hand.append(f"{name}:{step.block.line}: to shorten: $ {step.command}")
+    for block in sorted(bodies, key=lambda b: b.line, reverse=True):
+        if bodies[block] != [shown for _, shown in transcript(block.text)]:
+            text = text[: block.span[0]] + _rendered(block, bodies[block]) + text[block.span[1] :]
+    return text, by_hand
+
+
+def _cut(shown: list[str], printed: list[str]) -> list[str]:
+    """What was printed, cut as the page cut it if that was in one place."""
     cuts = [n for n, line in enumerate(shown) if line.strip() == "..."]
     if len(cuts) != 1 or len(printed) < len(shown):
         return printed
@@ -269,23 +282,13 @@ def _renewed(shown: list[str], printed: list[str] | None) -> list[str]:
     return [*printed[: cuts[0]], shown[cuts[0]], *printed[len(printed) - after :]]
 
 
-def _rendered(block: Block, steps: list[tuple[str, list[str]]]) -> str:
-    """The text of a block with renewed outputs; command lines stay as they are broken."""
-    if all(shown == dict(transcript(block.text))[command] for command, shown in steps):
-        return "".join(
-            f"{block.indent}{line}" if line.strip() else line for line in block.text.splitlines(keepends=True)
-        )
-    lines: list[str] = []
-    rest = iter(block.text.splitlines())
-    line = next(rest, None)
-    for _, shown in steps:
-        while line is not None and not line.startswith("$ "):
-            line = next(rest, None)
-        while line is not None:
-            lines.append(line)
-            going = line.endswith("\\")
-            line = next(rest, None)
-            if not going:
-                break
-        lines += [x.rstrip() for x in shown]
-    return "".join(f"{block.indent}{line}\n" if line else "\n" for line in lines)
+def _rendered(block: Block, outputs: list[list[str]]) -> str:
+    """The text of a console block with other outputs; command lines stay as they are broken."""
+    commands: list[list[str]] = []
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            commands.append([line])
+        elif commands[-1][-1].endswith("\\"):
+            commands[-1].append(line)
+    lines = [line for command, output in zip(commands, outputs, strict=True) for line in (*command, *output)]
+    return "".join(f"{block.indent}{line.rstrip()}\n" if line.strip() else "\n" for line in lines)
