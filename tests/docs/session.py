@@ -69,6 +69,10 @@ class Session:
         if words[:1] == ["cat"] and len(words) == 2:
             self.code = 0
             return (self.folder / words[1]).read_text(encoding="utf-8")
+        if words[:2] == ["cp", "-r"] and len(words) == 4:
+            self.code = 0
+            shutil.copytree(self.folder / words[2], self.folder / words[3])
+            return ""
         if words[:1] == ["python"]:
             return self._process([sys.executable, *words[1:]], settings)
         if words == ["make", "demo"]:
