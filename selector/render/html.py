@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -183,7 +184,7 @@ def report_html(report: Report) -> str:
 
 
 def answer_html(report: Report) -> str:
-    """Only the answer, for the live page."""
+    """Only the answer, without the manifests that its places are in."""
     module = _templates().get_template("answer.html.j2").make_module()
     data = report.to_dict()
     groups = groups_of(data["rejected"])
@@ -191,11 +192,9 @@ def answer_html(report: Report) -> str:
 
 
 def notebook_html(report: Report) -> str:
-    """The answer for a notebook: its own style in a shadow root, so that neither page touches the other."""
-    return (
-        '<div><template shadowrootmode="open">'
-        f"<style>{_style()}</style><div>{answer_html(report)}</div></template></div>"
-    )
+    """The answer for a notebook, whose own page its style does not touch (a browser without `@scope` shows it unstyled)."""
+    style = re.sub(r"(?m)^( *)(?::root|body)(?= \{)", r"\1:scope", _style())
+    return f'<div class="attention-selector"><style>@scope {{ {style} }}</style>{answer_html(report)}</div>'
 
 
 def kind(cell: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from selector.schema_build import build
+from selector.schema_build import WRITTEN, build
 from selector.schema_words import TYPES
 from tests.docs.pages import MANIFESTS, worked
 from tests.docs.pages.markdown import code, escape, fence, head, literal, table
@@ -24,6 +24,7 @@ FILES = {
     "environment": ("manifests/environments/NAME.yaml, `--on FILE`", "what a machine is"),
     "software": ("manifests/software.yaml", "what a preset machine has installed"),
     "invariants": ("manifests/invariants.yaml", "sentences that `attn-select prove` proves"),
+    "fleet": ("`plan --fleet FILE`", "many machines with how many there are of each"),
     "request": ("words of the command, lines of `--requests`, keywords of `Request`", "what one layer needs"),
 }
 
@@ -74,6 +75,9 @@ def pages() -> dict[str, str]:
         "language cannot say is in [its limits](../language.md); the axes are in [the vocabulary](vocabulary.md).",
     )
     schemas = build(_vocabulary())
+    assert set(FILES) == set(WRITTEN), (
+        f"files that this page and the schemas do not share: {set(FILES) ^ set(WRITTEN)}"
+    )
     lines += _files()
     lines += _axes(schemas)
     lines += _constraints(schemas)
@@ -81,6 +85,7 @@ def pages() -> dict[str, str]:
     lines += _operators(schemas)
     for kind in FILES:
         lines += _file(kind, schemas[kind])
+    lines += _architectures()
     return {"reference/language.md": "\n".join(lines).rstrip() + "\n"}
 
 
@@ -281,12 +286,27 @@ def _vocabulary_file(schema: dict[str, Any]) -> Iterator[str]:
     yield ""
 
 
+def _architectures() -> list[str]:
+    """What the file about models says of itself: it has no schema, because it is about other people's files."""
+    text = (MANIFESTS / "architectures.yaml").read_text(encoding="utf-8")
+    about = text.partition("architectures: 1")[0].splitlines()
+    return [
+        "## File: architectures",
+        "",
+        "What `attn-select plan` knows of models' `config.json`: manifests/architectures.yaml. From its head:",
+        "",
+        *fence("\n".join(line.removeprefix("# ").removeprefix("#") for line in about), "text"),
+    ]
+
+
 def _example(kind: str) -> list[str]:
     """A piece of a shipped file, or a request."""
     if kind == "request":
         return fence(
             '{"head_size": 128, "dtype": "bf16", "kv_cache_dtype": "fp8", "per_head_scales": true}', "json"
         )
+    if kind == "fleet":
+        return ["[Many machines](../fleets.md) has an example.", ""]
     name, wanted = QUOTES[kind]
     lines = (MANIFESTS / name).read_text(encoding="utf-8").splitlines()
     if wanted:

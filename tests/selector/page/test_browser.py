@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from selector import Catalog, explain
-from selector.render.html import matrix_html, report_html
+from selector.render.html import matrix_html, notebook_html, report_html
 from selector.serve import make_server
 
 pytest.importorskip("jinja2")
@@ -97,6 +97,29 @@ def test_the_live_page_asks_what_its_address_says(tmp_path: Path, live: str) -> 
     assert "flashinfer/fa3</code> is selected</h2>" in shown
     assert re.search(r'id="said"[^>]*>flashinfer/fa3 is selected<', shown)
     assert "sinks=true costs you flash_attn/fa3" in shown
+
+
+def test_a_notebook_shows_the_answer_with_a_style_of_its_own(tmp_path: Path) -> None:
+    """Notebooks put what a cell returns into their page with `innerHTML`."""
+    shown = json.dumps(notebook_html(explain(ASKED, environment="h100", catalog=Catalog.load("core"))))
+    script = (
+        f"const cell = document.getElementById('cell'); cell.innerHTML = {shown.replace('</', '<' + chr(92) + '/')};"
+        "const look = name => { const s = getComputedStyle(document.querySelector(name)); return [s.borderRadius, s.maxWidth]; };"
+        "document.title = JSON.stringify([cell.innerText.trim().split('\\n')[0], look('#cell .verdict'), look('#other'), look('body')]);"
+    )
+    file = tmp_path / "notebook.html"
+    file.write_text(
+        f'<title></title><body><div class="verdict" id="other"></div><div id="cell"></div><script>{script}</script>',
+        encoding="utf-8",
+    )
+    title = re.search(r"<title>(.*?)</title>", page_after(file.as_uri(), tmp_path))
+    assert title is not None
+    assert json.loads(title[1]) == [
+        "flash_attn/fa3 is selected",
+        ["8px", "none"],
+        ["0px", "none"],
+        ["0px", "none"],
+    ]
 
 
 @pytest.mark.skipif(
