@@ -47,21 +47,29 @@ class Cover(NamedTuple):
     complete: bool
 
 
-def plain(space: Space) -> list[int]:
-    """Literals of an ordinary place: nothing left open that has another default, every fact known, packages in order."""
+def plain(space: Space, *, known: bool = True) -> list[int]:
+    """Literals of an ordinary place: nothing left open that has another default, no odd version, packages in order.
+
+    ``known``: every fact is known, too.
+    """
     found: list[int] = []
     for given in space.given:
         for c, literal in zip(given.classes, given.literals):
-            odd = c.kind == "unknown" or (
+            odd = (c.kind == "unknown" and known) or (
                 c.kind == "null" and (given.axis.of == "environment" or given.axis.default is not None)
             )
-            if given.package is not None and c.kind == "value":
+            if c.kind == "value" and given.package is not None:
                 state = c.value
-                usable = state.state == "usable" and state.version is not None and state.version[0].isdigit()
-                odd = not usable and state.state != "missing"
+                odd = state.state != "missing" and (state.state != "usable" or not _released(state.version))
+            elif c.kind == "value" and given.axis.type == "version":
+                odd = not _released(c.value)
             if odd:
                 found.append(-literal)
     return found
+
+
+def _released(version: str | None) -> bool:
+    return version is not None and version.replace(".", "").isdigit()
 
 
 def _at(solver: Solver, facet: Facet) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector.analysis import witness
 from selector.analysis.circuit import TRUE
+from selector.analysis.regions import plain
 from selector.constraints import word
 from selector.environment import Environment, preset_names
 from selector.request import Request
@@ -174,7 +175,7 @@ def smallest(
     It is on a preset machine, with as few changes to the machine as can be, and then as few fields. Where no preset is
     near (there are none), as few fields and facts.
     """
-    wanted = list(literals)
+    wanted = _ordinary(solver, list(literals), known=False)
     fields = [-x for g in solver.space.given if g.axis.of == "request" for x in _usual(g)]
     best: tuple[int, int, Environment, list[int]] | None = None
     for machine in presets(catalog) if machines is None else machines:
@@ -194,6 +195,7 @@ def smallest(
     if best is not None:
         solver.check([*best[3], solver.at_most(best[1], fields)])
         return realised_near(solver, catalog, best[2])
+    wanted = _ordinary(solver, wanted, known=True)
     solver.check(wanted)
     deviations = [*fields, *(-x for g in solver.space.given if g.axis.of != "request" for x in _usual(g))]
     number = _fewest(solver, wanted, deviations, None)
@@ -202,12 +204,21 @@ def smallest(
     return realised_near(solver, catalog, None)
 
 
+def _ordinary(solver: Solver, wanted: list[int], *, known: bool) -> list[int]:
+    """A question narrowed to ordinary values, if its answer is still yes; to known facts, too, if that is asked for."""
+    for narrower in (plain(solver.space), plain(solver.space, known=False))[0 if known else 1 :]:
+        if solver.check([*wanted, *narrower]):
+            return [*wanted, *narrower]
+    return wanted
+
+
 def near(
     solver: Solver, literals: Iterable[int], catalog: Catalog, machines: Iterable[Environment]
 ) -> Witness:
     """A small witness: on the first preset machine that has one as it is, with the fewest fields; else on any machine."""
-    wanted = list(literals)
+    wanted = _ordinary(solver, list(literals), known=False)
     fields = [-x for g in solver.space.given if g.axis.of == "request" for x in _usual(g)]
+    machines = list(machines)
     for machine in machines:
         here = at_environment(solver.space, machine, catalog)
         if here is not None and solver.check([*wanted, *here]):
@@ -215,7 +226,7 @@ def near(
             assert number is not None
             solver.check([*wanted, *here, solver.at_most(number, fields)])
             return realised_near(solver, catalog, machine)
-    return smallest(solver, wanted, catalog, machines=())
+    return smallest(solver, wanted, catalog, machines=machines)
 
 
 def realised_near(solver: Solver, catalog: Catalog, machine: Environment | None) -> Witness:
