@@ -49,7 +49,7 @@ def folder() -> str | None:
 def stamp() -> str:
     """What stands for the code that makes entries: this package's files with their sizes and times."""
     if not _STAMP:
-        digest = sha256(f"{FORMAT} {sys.version_info[:2]} {_HERE}".encode())
+        digest = sha256(f"{FORMAT} {sys.version_info[:2]} {_HERE}".encode(errors="surrogateescape"))
         with os.scandir(_HERE) as found:
             for entry in sorted(found, key=lambda e: e.name):
                 if entry.name.endswith(".py"):

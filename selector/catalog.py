@@ -1,41 +1,54 @@
-"""The catalog: packs, manifests and vocabulary, loaded, checked and compiled. Immutable; an edit makes a new one."""
+"""The catalog: packs, manifests and vocabulary, loaded, checked and compiled. Immutable; an edit makes a new one.
+
+A catalog whose files were compiled before comes from the cache on disk: its tables at once, manifests and program when they
+are read. The key is the content of all files, so reading them is what finding out costs.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from selector.errors import Fault, ManifestError, Mark
-from selector.locations import VARIABLE, display_name, manifests_root
-from selector.manifest import Candidate, Manifest, decode_manifest
-from selector.pack import Pack, decode_pack
-from selector.program import Program
-from selector.vocabulary import Vocabulary, nearest
-from selector.vocabulary_check import clashes
+from selector import cache, sources
+from selector.locations import VARIABLE, manifests_root
+from selector.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
+    from selector.engine import Engine
+    from selector.loader import Loader as _Loader
+    from selector.manifest import Candidate, Manifest
+    from selector.pack import Pack
+    from selector.program import Program
     from selector.request import Request
-    from selector.yaml_loader import Document
+    from selector.tables import Tables
 
-__all__ = ["Catalog", "base_vocabulary"]
+__all__ = ["Catalog", "base_vocabulary", "pack_names"]
 
-ENTRY_POINTS = "attention_selector.packs"
 DEFAULT_PACK = "core"
 
-_VOCABULARIES: dict[tuple[str, str], Vocabulary] = {}
-_OVERRIDES = (
-    "values",
-    "aliases",
-    "default",
-    "applies_when",
-    "doc",
-    "title",
-    "undeclared",
-    "words",
-    "variable",
-)
+#: Vocabularies kept by the content of their files.
+KEPT = 32
+_VOCABULARIES: dict[str, Vocabulary] = {}
+#: The vocabulary file as it was last seen: time and size, and what it holds.
+_SEEN: dict[str, tuple[int, int, Vocabulary]] = {}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_Loader":
+        from selector.loader import Loader
+
+        return Loader
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _Whole:
+    """Packs, manifests and the whole program of a catalog."""
+
+    __slots__ = ("manifests", "packs", "program")
+    packs: tuple[Pack, ...]
+    manifests: tuple[Manifest, ...]
+    program: Program
 
 
 class Catalog:
@@ -45,7 +58,7 @@ class Catalog:
     whose policies follow each other in the order given. Raises ManifestError with every fault of every file.
     """
 
-    __slots__ = ("hash", "manifests", "packs", "program", "root", "vocabulary")
+    __slots__ = ("_evidence", "_whole", "engines", "hash", "name", "root", "tables", "vocabulary")
 
     def __init__(
         self,
@@ -55,33 +68,76 @@ class Catalog:
         content: str,
         root: str,
     ) -> None:
-        self.vocabulary = vocabulary
-        self.packs: tuple[Pack, ...] = tuple(packs)
-        self.manifests: tuple[Manifest, ...] = tuple(manifests)
-        self.hash = content
-        self.root = root
-        candidates = [c for m in self.manifests for c in m.candidates]
-        closed = frozenset(p.name for p in self.packs if p.unlisted == "excluded")
-        self.program = Program(
-            vocabulary, candidates, [rule for p in self.packs for rule in p.policy], closed
-        )
+        from selector.program import Program
+
+        kept = _Whole()
+        kept.packs, kept.manifests = tuple(packs), tuple(manifests)
+        candidates = [c for m in kept.manifests for c in m.candidates]
+        closed = frozenset(p.name for p in kept.packs if p.unlisted == "excluded")
+        policy = [rule for p in kept.packs for rule in p.policy]
+        kept.program = Program(vocabulary, candidates, policy, closed)
+        self.vocabulary, self.hash, self.root = vocabulary, content, root
+        #: The packs' names.
+        self.name = "+".join(p.name for p in kept.packs)
+        self.tables: Tables = kept.program.tables
+        self._whole: _Whole | None = kept
+        self._evidence: Callable[[], Catalog] | None = None
+        #: Engines by environment (see `selector.engine.engine_for`): they go when the catalog does.
+        self.engines: dict[tuple[str, bool, str, bool], Engine] = {}
+
+    @classmethod
+    def compiled(
+        cls,
+        vocabulary: Vocabulary,
+        tables: Tables,
+        name: str,
+        content: str,
+        root: str,
+        evidence: Callable[[], Catalog],
+    ) -> Catalog:
+        """A catalog that was compiled before; ``evidence`` makes it anew from its files when somebody asks why."""
+        self = object.__new__(cls)
+        self.vocabulary, self.tables, self.name = vocabulary, tables, name
+        self.hash, self.root = content, root
+        self._whole, self._evidence, self.engines = None, evidence, {}
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Catalog, (self.vocabulary, self.packs, self.manifests, self.hash, self.root))
+
+    def whole(self) -> _Whole:
+        """What only explanations read."""
+        if self._whole is None:
+            assert self._evidence is not None, "a catalog has its parts or knows how to make them"
+            self._whole = self._evidence().whole()
+        return self._whole
+
+    @property
+    def packs(self) -> tuple[Pack, ...]:
+        """The packs, in the order given."""
+        return self.whole().packs
+
+    @property
+    def manifests(self) -> tuple[Manifest, ...]:
+        """Every manifest, pack by pack."""
+        return self.whole().manifests
+
+    @property
+    def program(self) -> Program:
+        """The compiled form with everything that explanations read."""
+        return self.whole().program
 
     @classmethod
     def load(cls, *names: str, manifests: str | os.PathLike[str] | None = None) -> Catalog:
         """Load packs by name or directory from a manifests directory (default: the shipped one)."""
-        return _Loader(os.fspath(manifests) if manifests is not None else manifests_root()).load(
-            names or (DEFAULT_PACK,)
+        return _load(
+            os.fspath(manifests) if manifests is not None else manifests_root(), names or (DEFAULT_PACK,)
         )
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         """Every candidate, abstract ones included, in catalog order."""
         return self.program.candidates
-
-    @property
-    def name(self) -> str:
-        """The packs' names."""
-        return "+".join(p.name for p in self.packs)
 
     def find(self, name: str) -> tuple[Candidate, ...]:
         """The candidates that a candidate's or a backend's name stands for; case matters only where packs differ in it."""
@@ -101,324 +157,135 @@ class Catalog:
         return Request(fields, vocabulary=self.vocabulary, **more)
 
     def __repr__(self) -> str:
-        return f"Catalog({self.name}: {len(self.candidates)} candidates, {self.hash[:8]})"
-
-
-def base_vocabulary() -> Vocabulary:
-    """The vocabulary of the manifests directory in use, without any pack's additions."""
-    return _Loader(manifests_root()).base()
-
-
-class _Loader:
-    def __init__(self, root: str) -> None:
-        self.root = root
-        self.faults: list[Fault] = []
-        self.texts: dict[str, str] = {}
-        self.refused: dict[str, Document] = {}  # what was read and did not pass its schema
-        self.lost = False  # whether some manifest is so broken that its names are not known
-        self.schemas: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
-
-    def base(self) -> Vocabulary:
-        path = os.path.join(self.root, "vocabulary.yaml")
-        try:
-            status = os.stat(path)
-            key = (path, f"{status.st_mtime_ns}:{status.st_size}")
-        except OSError:
-            key = (path, "")
-        known = _VOCABULARIES.get(key)
-        if known is None:
-            document = self.read(path, "vocabulary", {})
-            if document is None:
-                raise ManifestError(self.faults)
-            known = self.vocabulary([document])
-            self.check()
-            if len(_VOCABULARIES) > 32:
-                _VOCABULARIES.clear()
-            _VOCABULARIES[key] = known
-        return known
-
-    def check(self) -> None:
-        if any(f.severity == "error" for f in self.faults):
-            raise ManifestError(self.faults)
-
-    def read(self, path: str, kind: str, vocabulary_raw: Mapping[str, Any]) -> Document | None:
-        """One file that has passed its schema; its faults are kept, and None is returned then."""
-        from selector.validate import validate
-        from selector.yaml_loader import load_file
-
-        try:
-            document = load_file(path, display_name(path, self.root))
-        except ManifestError as error:
-            self.faults.extend(error.faults)
-            return None
-        self.texts[os.path.relpath(path, self.root)] = document.text
-        faults = validate(document, self.schema(kind, vocabulary_raw))
-        self.faults.extend(faults)
-        if not any(f.severity == "error" for f in faults):
-            return document
-        self.refused[path] = document
-        return None
-
-    def schema(self, kind: str, vocabulary_raw: Mapping[str, Any]) -> Any:
-        """The schema of one kind of file; built once a vocabulary."""
-        from selector.schema_build import build, vocabulary_schema
-
-        if kind == "vocabulary":
-            return vocabulary_schema()
-        if self.schemas is None or self.schemas[0] is not vocabulary_raw:
-            self.schemas = (vocabulary_raw, build(vocabulary_raw))
-        return self.schemas[1][kind]
-
-    def vocabulary(self, documents: list[Document]) -> Vocabulary:
-        """The merged vocabulary of the base file and the packs' additions."""
-        merged: dict[str, Any] = {}
-        owners: dict[str, Document] = {}
-        for document in documents:
-            data: Any = document.data
-            for name, entry in data["axes"].items():
-                if name not in merged:
-                    merged[name] = entry
-                    owners[name] = document
-                elif "type" in entry and entry["type"] != merged[name]["type"]:
-                    self.faults.append(
-                        document.fault(
-                            ("axes", name, "type"),
-                            f"axis {name} is there already, of type {merged[name]['type']}",
-                        )
-                    )
-                else:
-                    merged[name] = _merge_axis(merged[name], entry)
-        marks = {n: d.mark(("axes", n), key=True) for n, d in owners.items()}
-        packs = {
-            n: os.path.basename(os.path.dirname(d.name)) for n, d in owners.items() if d is not documents[0]
-        }
-        try:
-            vocabulary = Vocabulary({"vocabulary": 1, "axes": merged}, packs=packs, marks=marks)
-        except ValueError as error:
-            self.faults.append(documents[0].fault((), str(error), getattr(error, "hint", None)))
-            raise ManifestError(self.faults) from None
-        if vocabulary.cycle:
-            first = vocabulary.cycle[0]
-            self.faults.append(
-                owners[first].fault(
-                    ("axes", first), f"axes depend on each other in a circle: {', '.join(vocabulary.cycle)}"
-                )
-            )
-        for clash in clashes(vocabulary):
-            self.faults.append(
-                owners[clash.axis].fault(
-                    ("axes", clash.axis, *clash.path), clash.message, clash.hint, key=not clash.path
-                )
-            )
-        self.check()  # a program of clashing axes would only repeat what is said
-        probe = Program(vocabulary, ())
-        for name, path, message, hint in probe.problems:
-            self.faults.append(owners[name].fault(("axes", name, *path), message, hint))
-        return vocabulary
-
-    def load(self, names: tuple[str, ...]) -> Catalog:
-        folders = [self.folder(name) for name in names]
-        self.check()
-        base_path = os.path.join(self.root, "vocabulary.yaml")
-        documents = [d for d in [self.read(base_path, "vocabulary", {})] if d is not None]
-        for folder in folders:
-            extra = os.path.join(folder, "vocabulary.yaml")
-            if os.path.lexists(extra):
-                document = self.read(extra, "vocabulary", {})
-                if document is not None:
-                    documents.append(document)
-        self.check()
-        vocabulary = self.base() if len(documents) == 1 else self.vocabulary(documents)
-        self.check()
-        packs: list[Pack] = []
-        manifests: list[Manifest] = []
-        pending: list[Document] = []
-        for folder in folders:
-            document = self.read(os.path.join(folder, "pack.yaml"), "pack", vocabulary.raw)
-            if document is not None:
-                pending.append(document)
-            name = os.path.basename(folder)
-            if document is not None and isinstance(document.data, dict):
-                name = str(document.data["name"])
-            manifests.extend(self.manifests(folder, name, vocabulary))
-        self.twice(manifests)
-        known = {
-            n: None for m in manifests for n in (m.name, *(c.id for c in m.candidates if not c.abstract))
-        }
-        if self.lost:  # names of manifests that could not be read would all be "unknown"
-            raise ManifestError(self.faults)
-        for document in pending:
-            pack, faults = decode_pack(document, vocabulary, lambda: known)
-            self.faults.extend(faults)
-            packs.append(pack)
-        self.references(manifests)
-        self.check()
-        return Catalog(vocabulary, packs, manifests, _content_hash(self.texts), self.root)
-
-    def folder(self, name: str) -> str:
-        """The directory of a pack given by name, by path, or by an installed distribution."""
-        if os.sep in name or name in (".", "..") or os.path.isfile(os.path.join(name, "pack.yaml")):
-            path = os.path.abspath(name)
-            if os.path.isfile(os.path.join(path, "pack.yaml")):
-                return path
-            self.faults.append(Fault(Mark(path, 1, 1), "", "no pack here: there is no pack.yaml", None, None))
-            return path
-        path = os.path.join(self.root, name)
-        if os.path.isfile(os.path.join(path, "pack.yaml")):
-            return path
-        installed = _installed_packs()
-        if name in installed:
-            return installed[name]
-        known = [*pack_names(self.root), *installed]
-        near = nearest(name, known)
-        hint = f"did you mean {near}?" if near else f"packs here: {', '.join(known) or 'none'}"
-        if not os.path.isdir(self.root):
-            named = os.environ.get(VARIABLE) and self.root == manifests_root()
-            hint = (
-                f"{VARIABLE} names {self.root}, which is no directory"
-                if named
-                else f"{self.root} is no directory"
-            )
-        self.faults.append(Fault(Mark(path, 1, 1), "", f"no pack is called {name!r}", hint, None))
-        return path
-
-    def manifests(self, folder: str, pack: str, vocabulary: Vocabulary) -> list[Manifest]:
-        found = []
-        for name in sorted(os.listdir(folder)):
-            if (
-                not name.endswith((".yaml", ".yml"))
-                or name in ("pack.yaml", "vocabulary.yaml")
-                or name.startswith(".")
-            ):
-                continue
-            path = os.path.join(folder, name)
-            document = self.read(path, "manifest", vocabulary.raw)
-            rest = self.rest(path, vocabulary) if document is None else document
-            if rest is None:
-                self.lost = True
-                continue
-            manifest, faults = decode_manifest(rest, vocabulary, pack, partial=document is None)
-            self.faults.extend(faults)
-            found.append(manifest)
-        return found
-
-    def rest(self, path: str, vocabulary: Vocabulary) -> Document | None:
-        """What can still be judged of a manifest that its schema refused."""
-        from selector.salvage import salvage
-
-        document = self.refused.get(path)
-        return None if document is None else salvage(document, self.schema("manifest", vocabulary.raw))
-
-    def twice(self, manifests: list[Manifest]) -> None:
-        seen: dict[str, Manifest] = {}
-        for manifest in manifests:
-            if manifest.name in seen:
-                self.faults.append(
-                    Fault(
-                        manifest.at,
-                        "name",
-                        f"backend {manifest.name!r} is there already: {seen[manifest.name].at}",
-                    )
-                )
-            seen[manifest.name] = manifest
-
-    def references(self, manifests: list[Manifest]) -> None:
-        """`accepts` and `use` name candidates that are there, and not in a circle."""
-        ids = {c.id for m in manifests for c in m.candidates}
-        for manifest in manifests:
-            for candidate in manifest.candidates:
-                for rule in candidate.rules:
-                    for name in rule.accepts():
-                        self.reference(name, ids, rule.at)
-                for adjustment in candidate.adjust:
-                    if adjustment.use is not None:
-                        self.reference(adjustment.use, ids, adjustment.at)
-        candidates = [c for m in manifests for c in m.candidates]
-        self.circles({c.id: {n: r.at for r in c.rules for n in r.accepts()} for c in candidates})
-        self.circles({c.id: {a.use: a.at for a in c.adjust if a.use is not None} for c in candidates})
-
-    def circles(self, edges: Mapping[str, Mapping[str, Mark]]) -> None:
-        """A fault for every place through which the answer about a candidate depends on that answer."""
-        for start, named in edges.items():
-            for name, at in named.items():
-                if start in _reached(name, edges):
-                    way = f"{name}, and {name} on {start}" if name != start else "itself"
-                    fault = Fault(at, "", f"{start} depends on {way}: a circle")
-                    if fault not in self.faults:
-                        self.faults.append(fault)
-
-    def reference(self, name: str, ids: set[str], at: Mark) -> None:
-        if name not in ids:
-            near = nearest(name, ids)
-            fault = Fault(
-                at, "", f"no candidate is called {name!r}", f"did you mean {near}?" if near else None
-            )
-            if fault not in self.faults:
-                self.faults.append(fault)
-
-
-def _reached(start: str, edges: Mapping[str, Mapping[str, Mark]]) -> set[str]:
-    """``start`` and all that can be reached from it."""
-    found, pending = {start}, [start]
-    while pending:
-        fresh = [n for n in edges.get(pending.pop(), ()) if n not in found]
-        found.update(fresh)
-        pending.extend(fresh)
-    return found
-
-
-def _content_hash(texts: Mapping[str, str]) -> str:
-    """One hash of all files: their names inside the manifests directory and their texts."""
-    digest = hashlib.sha256()
-    for name, text in sorted(texts.items()):
-        digest.update(f"{name.replace(os.sep, '/')}\0{len(text)}\0{text}".encode())
-    return digest.hexdigest()
-
-
-def _merge_axis(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """A pack's additions to an axis: further values and aliases, and replaced words, defaults and conditions."""
-    merged = dict(base)
-    for key in _OVERRIDES:
-        if key not in extra:
-            continue
-        if key == "values":
-            merged["values"] = {**_value_table(base.get("values")), **_value_table(extra["values"])}
-        elif key == "aliases":
-            merged["aliases"] = list(dict.fromkeys([*(base.get("aliases") or ()), *extra["aliases"]]))
-        else:
-            merged[key] = extra[key]
-    return merged
-
-
-def _value_table(values: Any) -> dict[str, Any]:
-    return dict(values) if isinstance(values, Mapping) else {v: {} for v in values or ()}
+        return f"Catalog({self.name}: {len(self.tables.ids)} candidates, {self.hash[:8]})"
 
 
 def pack_names(root: str | None = None) -> list[str]:
     """The packs of a manifests directory."""
+    return sources.pack_names(manifests_root() if root is None else root)
+
+
+# -- the vocabulary ---------------------------------------------------------------------------------------------------
+
+
+def base_vocabulary(root: str | None = None) -> Vocabulary:
+    """The vocabulary of a manifests directory (default: the one in use), without any pack's additions."""
     folder = manifests_root() if root is None else root
+    path = os.path.join(folder, "vocabulary.yaml")
     try:
-        names = sorted(os.listdir(folder))
+        status = os.stat(path)
     except OSError:
-        return []
-    return [n for n in names if os.path.isfile(os.path.join(folder, n, "pack.yaml"))]
-
-
-def _installed_packs() -> dict[str, str]:
-    """Packs of installed distributions: entry points whose value is a package that holds a pack's files."""
-    from importlib.metadata import entry_points
-    from importlib.util import find_spec
-
-    found: dict[str, str] = {}
-    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: p.name):
-        # find_spec of a top-level package runs no code of it; nothing of the pack is imported.
-        top, _, rest = point.value.partition(".")
-        try:
-            spec = find_spec(top)
-        except (ImportError, ValueError):
-            continue
-        for location in (spec.submodule_search_locations if spec is not None else None) or ():
-            folder = os.path.join(location, *rest.split(".")) if rest else location
-            if os.path.isfile(os.path.join(folder, "pack.yaml")):
-                found[point.name] = folder
+        return _loader(folder, None).base()
+    seen = _SEEN.get(path)
+    if seen is not None and seen[:2] == (status.st_mtime_ns, status.st_size):
+        return seen[2]
+    data = sources.contents([path])
+    if data is None:
+        return _loader(folder, None).base()
+    found = base_of(folder, data[path])
+    if len(_SEEN) >= KEPT:
+        _SEEN.clear()
+    _SEEN[path] = (status.st_mtime_ns, status.st_size, found)
     return found
+
+
+def base_of(root: str, data: bytes, make: Callable[[], Vocabulary] | None = None) -> Vocabulary:
+    """The vocabulary of the bytes of `vocabulary.yaml`; ``make`` makes it where it is not known yet."""
+    path = os.path.join(root, "vocabulary.yaml")
+    key = _key({path: data}, root)
+    found = _VOCABULARIES.get(key)
+    if found is None:
+        from selector.image import read_vocabulary, vocabulary_line
+
+        lines = cache.load("vocabulary", key)
+        if lines is not None:
+            try:
+                found = read_vocabulary(lines[0])
+            except (ValueError, TypeError, LookupError):
+                found = None
+        if found is None:
+            found = make() if make is not None else _loader(root, {path: data}).base()
+            cache.store("vocabulary", key, [vocabulary_line(found)])
+        if len(_VOCABULARIES) >= KEPT:
+            _VOCABULARIES.clear()
+        found = _VOCABULARIES.setdefault(key, found)  # another thread may have been first: one object for all
+    return found
+
+
+def _key(files: Mapping[str, bytes], root: str) -> str:
+    # how messages call the files depends on the root and on whether it is the one in use
+    return sources.key_of(
+        files, root, cache.stamp(), str(root == manifests_root()), os.environ.get(VARIABLE, "")
+    )
+
+
+def _loader(root: str, contents: Mapping[str, bytes] | None) -> _Loader:
+    from selector.loader import Loader
+
+    return Loader(root, contents)
+
+
+# -- catalogs ---------------------------------------------------------------------------------------------------------
+
+
+def _load(root: str, names: tuple[str, ...]) -> Catalog:
+    folders = [sources.pack_folder(name, root) for name in names]
+    found = [folder for folder in folders if folder is not None]
+    data = sources.contents(sources.files_of(found, root)) if len(found) == len(folders) else None
+    if data is None:
+        return _loader(root, None).load(names)  # which says what is wrong with them
+    key = _key(data, root)
+    known = _stored(key, root, names, found, data)
+    if known is None:
+        loader = _loader(root, data)
+        known = loader.load(names)
+        cache.store("catalog", key, _lines(known, loader))
+    return known
+
+
+def _lines(catalog: Catalog, loader: _Loader) -> list[str]:
+    """A loaded catalog as the lines of an entry: about it, its vocabulary (empty: the base), its tables, its files."""
+    from selector.document import listed_places
+    from selector.image import dump, tables_line, vocabulary_line
+
+    based = catalog.vocabulary in _VOCABULARIES.values()
+    files = [
+        [path, document.name, document.data, listed_places(document)]
+        for path, document in loader.documents.items()
+    ]
+    return [
+        dump([catalog.hash, catalog.name]),
+        "" if based else vocabulary_line(catalog.vocabulary),
+        tables_line(catalog.tables),
+        dump(files),
+    ]
+
+
+def _stored(
+    key: str, root: str, names: tuple[str, ...], folders: list[str], data: Mapping[str, bytes]
+) -> Catalog | None:
+    """The catalog of an entry of the cache, if there is a sound one."""
+    lines = cache.load("catalog", key)
+    if lines is None:
+        return None
+    from json import loads
+
+    from selector.image import read_tables, read_vocabulary
+
+    try:
+        about, words, tables, files = lines
+        content, name = loads(about)
+        base = os.path.join(root, "vocabulary.yaml")
+        vocabulary = read_vocabulary(words) if words else base_of(root, data[base])
+        compiled = read_tables(tables, vocabulary)
+    except (ValueError, TypeError, LookupError):
+        return None
+
+    def evidence() -> Catalog:
+        from selector.document import Stored
+        from selector.loader import Loader
+
+        documents = {path: Stored(called, "", raw, places) for path, called, raw, places in loads(files)}
+        return Loader(root, documents=documents, folders=folders, vocabulary=vocabulary).load(names)
+
+    return Catalog.compiled(vocabulary, compiled, name, content, root, evidence)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakSet
 
 from selector import measured, quarantine
 from selector.bound import Bound, Decision
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "Outcome", "engine_for"]
 
-#: Engines kept.
+#: Engines that one catalog keeps.
 KEPT = 64
 
-_ENGINES: dict[tuple[int, str, bool, str, bool], Engine] = {}
+_ALL: WeakSet[Engine] = WeakSet()
 
 
 class Outcome(NamedTuple):
@@ -45,7 +46,7 @@ class Outcome(NamedTuple):
 class Engine:
     """One catalog on one environment: a bound program and the decisions already made."""
 
-    __slots__ = ("bound", "catalog", "environment", "memo", "strict")
+    __slots__ = ("__weakref__", "bound", "catalog", "environment", "memo", "strict")
 
     def __init__(self, catalog: Catalog, environment: Environment, strict: bool) -> None:
         self.catalog, self.environment, self.strict = catalog, environment, strict
@@ -143,17 +144,18 @@ class Engine:
 
 def forget() -> None:
     """Forget decisions, not engines: a kernel failed, or was given another chance."""
-    for engine in list(_ENGINES.values()):
+    for engine in list(_ALL):
         engine.memo.clear()
 
 
 def engine_for(catalog: Catalog, environment: Environment, strict: bool) -> Engine:
     """The engine of a pair; made once. What only a live environment sees (process variables, quarantine) is part of it."""
-    key = (id(catalog), environment.fingerprint, environment.live, environment.name, strict)
-    engine = _ENGINES.get(key)
-    if engine is None or engine.catalog is not catalog:
+    key = (environment.fingerprint, environment.live, environment.name, strict)
+    engine = catalog.engines.get(key)
+    if engine is None:
         engine = Engine(catalog, environment, strict)
-        if len(_ENGINES) >= KEPT:
-            _ENGINES.clear()
-        _ENGINES[key] = engine
+        if len(catalog.engines) >= KEPT:
+            catalog.engines.clear()
+        catalog.engines[key] = engine
+        _ALL.add(engine)
     return engine

@@ -204,7 +204,9 @@ _EXPRESSIONS: Mapping[str, Callable[[Sequence[Any]], derive.Expr]] = {
     "Operation": lambda raw: derive.Operation(raw[1], tuple(_read(o) for o in raw[2])),
     "Element": lambda raw: derive.Element(raw[1], raw[2]),
     "Tag": lambda raw: derive.Tag(raw[1], frozenset(raw[2])),
-    "Table": lambda raw: derive.Table(raw[1], tuple((_value(k), _value(v)) for k, v in raw[2]), _value(raw[3])),
+    "Table": lambda raw: derive.Table(
+        raw[1], tuple((_value(k), _value(v)) for k, v in raw[2]), _value(raw[3])
+    ),
     "Case": _read_case,
 }
 

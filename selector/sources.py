@@ -7,9 +7,16 @@ import stat
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 
-from selector.locations import display_name
-
-__all__ = ["ENTRY_POINTS", "MAX_BYTES", "contents", "files_of", "installed_packs", "key_of", "pack_folder", "pack_names"]
+__all__ = [
+    "ENTRY_POINTS",
+    "MAX_BYTES",
+    "contents",
+    "files_of",
+    "installed_packs",
+    "key_of",
+    "pack_folder",
+    "pack_names",
+]
 
 #: Group of entry points by which installed distributions bring packs.
 ENTRY_POINTS = "attention_selector.packs"
@@ -29,11 +36,14 @@ def pack_folder(name: str, root: str) -> str | None:
 
 
 def files_of(folders: Iterable[str], root: str) -> list[str]:
-    """The files of some packs and the vocabulary under them, in the order of reading."""
+    """The files of some packs and the vocabulary under them, in the order of reading; unreadable directories have none."""
     found = [os.path.join(root, "vocabulary.yaml")]
     for folder in folders:
-        names = sorted(os.listdir(folder))
-        ordered = [n for n in ("vocabulary.yaml", "pack.yaml") if n in names]
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            names = ["pack.yaml"]
+        ordered: list[str] = [n for n in ("vocabulary.yaml", "pack.yaml") if n in names]
         ordered += [n for n in names if is_manifest(n)]
         found += [os.path.join(folder, n) for n in ordered]
     return found
@@ -51,7 +61,9 @@ def is_manifest(name: str) -> bool:
 def contents(paths: Iterable[str]) -> dict[str, bytes] | None:
     """The bytes of some files; None if one cannot be read, is no regular file or too large (reading it again says why)."""
     found: dict[str, bytes] = {}
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    flags = (
+        os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    )
     try:
         for path in paths:
             if not stat.S_ISREG(os.stat(path).st_mode):  # before opening: opening a device can have effects
@@ -71,10 +83,10 @@ def contents(paths: Iterable[str]) -> dict[str, bytes] | None:
 
 
 def key_of(files: Mapping[str, bytes], root: str, *more: str) -> str:
-    """A hash of files, of what they are called in messages, and of anything else that counts."""
-    digest = sha256("\0".join((root, *more)).encode())
+    """A hash of files, of where they are, and of anything else that counts."""
+    digest = sha256("\0".join((root, *more)).encode(errors="surrogateescape"))
     for path, data in files.items():
-        digest.update(f"\0{path}\0{display_name(path, root)}\0{len(data)}\0".encode())
+        digest.update(f"\0{path}\0{len(data)}\0".encode(errors="surrogateescape"))
         digest.update(data)
     return digest.hexdigest()
 
