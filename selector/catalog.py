@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from selector import cache, sources
+from selector import cache, request, sources
 from selector.locations import VARIABLE, manifests_root
 from selector.vocabulary import Vocabulary
 
@@ -229,6 +229,7 @@ def _loader(root: str, contents: Mapping[str, bytes] | None) -> _Loader:
 
 
 def _load(root: str, names: tuple[str, ...]) -> Catalog:
+    request.forget()
     folders = [sources.pack_folder(name, root) for name in names]
     found = [folder for folder in folders if folder is not None]
     data = sources.contents(sources.files_of(found, root)) if len(found) == len(folders) else None

@@ -9,13 +9,13 @@ from weakref import WeakSet
 from selector import measured, quarantine
 from selector.bound import Bound, Decision
 from selector.errors import PinError
-from selector.reasons import Reason
 from selector.vocabulary import nearest
 
 if TYPE_CHECKING:
     from selector.catalog import Catalog
     from selector.environment import Environment
     from selector.preferences import Preference
+    from selector.reasons import Reason
     from selector.report import Report
     from selector.request import Request
     from selector.selection import Selection
@@ -110,6 +110,8 @@ class Engine:
         return Outcome(tuple(ranked), tuple(excluded), decision.policy, decision.ranked, removed)
 
     def _removed(self, i: int, preference: Preference, code: str, why: str) -> Reason:
+        from selector.reasons import Reason
+
         ident = self.catalog.candidates[i].id
         return Reason(
             "backend",

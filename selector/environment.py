@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from selector.conditions import holds, parse
 from selector.errors import EnvironmentFileError, Problem, RequestError
 from selector.vocabulary import MISSING, UNKNOWN, Packages, PackageState, Vocabulary, nearest
 
@@ -228,10 +227,10 @@ def _root(root: str | None) -> str:
 
 def _load(path: str) -> Document:
     from selector.errors import ManifestError
-    from selector.yaml_loader import load_file
+    from selector.stored import load_stored
 
     try:
-        return load_file(path)
+        return load_stored(path)
     except ManifestError as error:
         raise EnvironmentFileError(f"cannot read the environment {path}", None, error.faults) from None
 
@@ -365,6 +364,7 @@ def _with_software(
         if axis is not None:
             values[axis.index] = value
     facts = dict(machine.facts)
+    from selector.conditions import holds, parse
 
     def applies(entry: Mapping[str, Any]) -> bool:
         raw = entry.get("when")

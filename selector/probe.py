@@ -7,7 +7,6 @@ kernel files), packages through their metadata. Which packages are looked up is 
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +18,24 @@ if TYPE_CHECKING:
 __all__ = ["probe"]
 
 
+#: What the driver makes on Linux: the control device, that of WSL, those of Jetson boards.
+_NVIDIA_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvgpu", "/dev/nvhost-gpu", "/proc/driver/nvidia")
+
+
+def _machine() -> str:
+    """The processor's architecture, as `platform.machine` says it."""
+    if hasattr(os, "uname"):
+        return os.uname().machine
+    import platform
+
+    return platform.machine()
+
+
 def probe(root: str | None = None) -> Environment:
     """The environment of this machine. Facts that cannot be found out are left unknown."""
     from selector.environment import Environment
 
-    facts: dict[str, Any] = {"cpu_arch": platform.machine() or None}
+    facts: dict[str, Any] = {"cpu_arch": _machine() or None}
     facts.update(_amx())
     facts.update(_nvidia() or _amd() or _intel() or _apple() or {"device": "cpu"})
     facts = {k: v for k, v in facts.items() if v is not None}
@@ -46,7 +58,7 @@ def _read(path: str) -> str | None:
 
 def _amx() -> dict[str, Any]:
     """AMX tiles, from the kernel's list of CPU flags (Linux on x86 only; elsewhere there are none)."""
-    if platform.machine().lower() not in ("x86_64", "amd64"):
+    if _machine().lower() not in ("x86_64", "amd64"):
         return {"amx": False}
     text = _read("/proc/cpuinfo")
     if text is None:
@@ -59,6 +71,9 @@ def _amx() -> dict[str, Any]:
 
 def _nvidia() -> dict[str, Any] | None:
     """The first visible NVIDIA GPU, through the driver's management library (NVML)."""
+    # ctypes costs milliseconds: not where no driver has left a device
+    if sys.platform == "linux" and not any(map(os.path.exists, _NVIDIA_DEVICES)):
+        return None
     import ctypes
 
     try:
@@ -146,7 +161,7 @@ def _intel() -> dict[str, Any] | None:
 
 
 def _apple() -> dict[str, Any] | None:
-    if sys.platform == "darwin" and platform.machine() == "arm64":
+    if sys.platform == "darwin" and _machine() == "arm64":
         return {"device": "mps"}
     return None
 
@@ -157,7 +172,18 @@ def _packages(root: str | None) -> dict[str, PackageState]:
 
     software: Any = _load(os.path.join(_root(root), "software.yaml")).data
     packages: Any = software.get("packages") if isinstance(software, dict) else None
-    return {name: _state(name) for name in (packages if isinstance(packages, dict) else ())}
+    names = list(packages) if isinstance(packages, dict) else []
+    from selector.distributions import installed
+
+    plain = installed(names) or {}
+    found: dict[str, PackageState] = {}
+    for name in names:
+        if name not in plain:
+            found[name] = _state(name)
+        else:
+            version = plain[name]
+            found[name] = PackageState(None, "missing") if version is None else PackageState(version)
+    return found
 
 
 def _state(name: str) -> PackageState:

@@ -5,18 +5,17 @@ A kernel is its module and its variant, so a pack that names the same kernel und
 
 from __future__ import annotations
 
-import threading
+from _thread import allocate_lock
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from selector.reasons import Reason
-
 if TYPE_CHECKING:
     from selector.manifest import Candidate
+    from selector.reasons import Reason
 
 __all__ = ["clear_quarantine", "put", "quarantined", "reason_of", "why"]
 
-_LOCK = threading.Lock()
+_LOCK = allocate_lock()
 
 #: (kernel module, variant) -> (candidate, reason). Empty in a healthy process: decisions ask for its truth first.
 KNOWN: dict[tuple[str | None, str | None], tuple[str, str]] = {}
@@ -62,6 +61,8 @@ def reason_of(candidate: Candidate) -> Reason | None:
     found = why(candidate)
     if found is None:
         return None
+    from selector.reasons import Reason
+
     return Reason(
         "backend",
         "quarantined",

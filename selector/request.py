@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from os import environ
 from typing import Any
 
 from selector.errors import Problem, RequestError
+from selector.locations import VARIABLE
 from selector.vocabulary import Axis, Vocabulary
 
 __all__ = ["Request"]
 
+#: Spellings of values remembered for one name of a field.
+KEPT = 1024
+#: Characters of the longest of them.
+LONGEST = 100
+
+#: The default vocabulary by what names its directory; forgotten when manifests are loaded.
+_DEFAULT: dict[str | None, Vocabulary] = {}
+
 
 def default_vocabulary() -> Vocabulary:
-    """The vocabulary of the manifests in use (`ATTN_SELECTOR_MANIFESTS` or the shipped ones)."""
-    from selector.catalog import base_vocabulary
+    """The vocabulary of the manifests in use (`ATTN_SELECTOR_MANIFESTS` or the shipped ones), as it was last loaded."""
+    named = environ.get(VARIABLE)
+    found = _DEFAULT.get(named)
+    if found is None:
+        from selector.catalog import base_vocabulary
 
-    return base_vocabulary()
+        found = _DEFAULT[named] = base_vocabulary()
+    return found
+
+
+def forget() -> None:
+    """Look at the file of the default vocabulary again at the next request."""
+    _DEFAULT.clear()
 
 
 class Request:
@@ -31,13 +50,21 @@ class Request:
     def __init__(
         self, fields: Mapping[str, Any] | None = None, /, *, vocabulary: Vocabulary | None = None, **more: Any
     ) -> None:
-        self.vocabulary = vocabulary if vocabulary is not None else default_vocabulary()
+        if vocabulary is None:
+            vocabulary = default_vocabulary()
+        self.vocabulary = vocabulary
         given = more if fields is None else {**fields, **more}
-        items = _canonical(self.vocabulary, given)
-        items.sort()
-        self._axes = tuple(i for i, _ in items)
-        self._values = tuple(v for _, v in items)
-        self._hash = hash((self._axes, self._values))
+        items = _remembered(vocabulary, given)
+        if items is None:
+            items = _canonical(vocabulary, given)
+        if items:
+            items.sort()
+            axes, values = zip(*items)
+        else:
+            axes = values = ()
+        self._axes: tuple[int, ...] = axes
+        self._values: tuple[Any, ...] = values
+        self._hash = hash((axes, values))
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, axes: tuple[int, ...], values: tuple[Any, ...]) -> Request:
@@ -112,6 +139,41 @@ def _rebuild(fields: dict[str, Any], vocabulary: Vocabulary | None = None) -> Re
     return Request(fields, vocabulary=vocabulary)
 
 
+def _remembered(vocabulary: Vocabulary, given: Mapping[str, Any]) -> list[tuple[int, Any]] | None:
+    """The fields in canonical form, if every one was given like this before; None if not."""
+    spelled = vocabulary.spelled
+    items: list[tuple[int, Any]] = []
+    aliased = False
+    try:
+        for name, raw in given.items():
+            alias, memo = spelled[name]
+            kind, item = memo[raw]
+            if kind is not type(raw):  # 1 is True and 1.0 to a dict
+                return None
+            if item is not None:
+                items.append(item)
+            if alias:
+                aliased = True
+    except (KeyError, TypeError):
+        return None
+    if aliased and len({vocabulary._names[name].index for name in given}) < len(given):
+        return None
+    return items
+
+
+def _remember(vocabulary: Vocabulary, axis: Axis, name: str, raw: Any, item: tuple[int, Any] | None) -> None:
+    """Keep how a value was spelled: numbers, words and what stands for a word (a dtype), not what may change."""
+    if isinstance(raw, (list, dict, set, bytearray)) or (isinstance(raw, str) and len(raw) > LONGEST):
+        return
+    memo = vocabulary.spelled.setdefault(name, (name != axis.name, {}))[1]
+    if len(memo) >= KEPT:
+        memo.clear()
+    try:
+        memo.setdefault(raw, (type(raw), item))
+    except TypeError:  # not hashable
+        return
+
+
 def _canonical(vocabulary: Vocabulary, given: Mapping[str, Any]) -> list[tuple[int, Any]]:
     items: list[tuple[int, Any]] = []
     problems: list[Problem] = []
@@ -128,8 +190,11 @@ def _canonical(vocabulary: Vocabulary, given: Mapping[str, Any]) -> list[tuple[i
         except ValueError as error:
             problems.append(Problem(name, str(error), getattr(error, "hint", None)))
             continue
-        if axis.same_as is not None or value != axis.default or type(value) is not type(axis.default):
-            items.append((axis.index, value))
+        usual = axis.same_as is None and value == axis.default and type(value) is type(axis.default)
+        item = None if usual else (axis.index, value)
+        if item is not None:
+            items.append(item)
+        _remember(vocabulary, axis, name, raw, item)
     if problems:
         raise RequestError(problems)
     return items

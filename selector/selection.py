@@ -16,13 +16,13 @@ from selector.errors import NoBackendError, PinError
 from selector.locations import manifests_root
 from selector.log import announce
 from selector.preferences import Preference
-from selector.reasons import Reason
-from selector.report import Report, Runs
 from selector.request import Request
 
 if TYPE_CHECKING:
     from selector.bound import Decision
     from selector.manifest import Candidate
+    from selector.reasons import Reason
+    from selector.report import Report, Runs
 
 __all__ = ["Engine", "Outcome", "Selection", "engine_for", "explain", "select"]
 
@@ -103,6 +103,8 @@ class Selection:
     def report(self) -> Report:
         """Everything there is to say about the decision."""
         if self._report is None:
+            from selector.report import Report
+
             self._report = Report(
                 self.catalog,
                 self.environment,
@@ -118,6 +120,8 @@ class Selection:
     def runs(self) -> Runs:
         """What the last call did; the selection's runner writes it, its report reads it."""
         if self._runs is None:
+            from selector.report import Runs
+
             self._runs = Runs()
         return self._runs
 
@@ -221,6 +225,8 @@ def decide(
     origins: Mapping[str, str] | None = None,
 ) -> Report:
     """The report of a decision; never raises for "nothing fits"."""
+    from selector.report import Report
+
     deciding = engine_for(catalog, environment, strict)
     bound_request = request.within(catalog.vocabulary)
     preferences = deciding.wishes(bound_request, preferences)
@@ -329,7 +335,7 @@ def _context(catalog: Catalog | None, environment: Environment | str | None) -> 
     if environment is None:
         return used, default_state().environment
     if isinstance(environment, str):
-        return used, Environment.preset(environment)
+        return used, _preset(environment)
     if not isinstance(environment, Environment):
         raise TypeError(
             f'environment is an Environment or the name of a preset ("h100"), not {environment!r}'
@@ -379,6 +385,8 @@ def _selected(
         if outcome.best >= 0:
             known = Selection(catalog, environment, request, outcome, preferences, strict)
         else:
+            from selector.report import Report
+
             known = Report(catalog, environment, request, outcome, preferences, strict)
         if len(memo) >= KEPT:
             memo.clear()

@@ -414,7 +414,7 @@ _STRUCTURE = frozenset(
 class Vocabulary:
     """An immutable, ordered set of axes. Positions in ``axes`` are the positions of values in a request."""
 
-    __slots__ = ("_names", "axes", "by_name", "cycle", "depends", "order", "raw")
+    __slots__ = ("_names", "axes", "by_name", "cycle", "depends", "order", "raw", "spelled")
 
     def __init__(
         self,
@@ -424,6 +424,9 @@ class Vocabulary:
         marks: Mapping[str, Mark] | None = None,
     ) -> None:
         self.raw = raw
+        #: By name of a field: whether it is an alias, and values as they were given with their canonical form
+        #: (see `selector.request`).
+        self.spelled: dict[str, tuple[bool, dict[Any, tuple[type, tuple[int, Any] | None]]]] = {}
         self.axes: tuple[Axis, ...] = tuple(
             Axis(name, entry, i, (packs or {}).get(name), (marks or {}).get(name))
             for i, (name, entry) in enumerate(raw["axes"].items())
@@ -466,6 +469,11 @@ class Vocabulary:
                 axis.of = "environment" if owners == {"environment"} else "request"
                 axis.fix = "none"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        packs = {a.name: a.pack for a in self.axes if a.pack is not None}
+        marks = {a.name: a.at for a in self.axes if a.at is not None}
+        return (_restored, (self.raw, packs, marks))
+
     def find(self, name: str) -> Axis | None:
         """The axis of that name or alias."""
         return self._names.get(name)
@@ -481,3 +489,7 @@ class Vocabulary:
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self.axes)} axes)"
+
+
+def _restored(raw: Mapping[str, Any], packs: Mapping[str, str], marks: Mapping[str, Mark]) -> Vocabulary:
+    return Vocabulary(raw, packs=packs, marks=marks)
