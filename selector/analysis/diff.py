@@ -134,7 +134,6 @@ class Comparison:
         self.names = list(dict.fromkeys([*self.old.position, *self.new.position]))
         self.machines = presets(new)
         self.facets, self.given = self._facets()
-        self.candidates = self._candidates()
 
     def _common(self) -> Iterator[int]:
         """Requests that both vocabularies know: an axis that only one has is not given."""
@@ -151,13 +150,17 @@ class Comparison:
         same = [f for name, f in derived.items() if name not in before or before[name].literals == f.literals]
         return facets.possible(self.solver, [*given, *same], ()), len(given)
 
-    def _candidates(self) -> list[Facet]:
-        """Whether candidates accept that the edit left as they are: for conditions that would be many without."""
+    def _candidates(self, besides: tuple[str, ...]) -> list[Facet]:
+        """Whether candidates accept, before and after: for conditions that would be many without."""
         found: list[Facet] = []
         for name in self.names:
-            literal = self.new.accepted(name)
-            if abs(literal) != TRUE and literal == self.old.accepted(name):
-                found.append(facets.accepting(name, literal))
+            if name in besides:
+                continue
+            after, before = self.new.accepted(name), self.old.accepted(name)
+            if abs(after) != TRUE:
+                found.append(facets.accepting(name if before == after else f"{name} (after)", after))
+            if before != after and abs(before) != TRUE:
+                found.append(facets.accepting(f"{name} (before)", before))
         return found
 
     def changes(self) -> list[Change]:
@@ -316,11 +319,12 @@ class Comparison:
         used = self.facets
         few = FEW if kind == "winner" else self.limit
         covered = cover(self.solver, used, literal, base, plans(self.given, len(used)), limit=few)
-        if not covered.complete:
-            first = range(len(used))
-            used = [*used, *self.candidates]
-            ways = [(first, range(len(first), len(used)))]
-            covered = cover(self.solver, used, literal, base, ways, limit=self.limit)
+        for besides, most in (((old, new), 2 * FEW), ((), self.limit)):
+            if covered.complete or kind != "winner":
+                break
+            used = [*self.facets, *self._candidates(besides)]
+            ways = [(range(len(self.facets)), range(len(self.facets), len(used)))]
+            covered = cover(self.solver, used, literal, base, ways, limit=most)
         regions = tuple(self._region(kind, subject, cube, used, literal, base) for cube in covered.cubes)
         return Change(kind, subject, old, new, context, regions, covered.complete, tuple(base))
 

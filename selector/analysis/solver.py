@@ -59,6 +59,7 @@ class Solver:
         self._declared: dict[int, Any] = {}
         self._values: dict[int, bool] = {TRUE: True}
         self.watched: list[int] = []
+        self._limits: dict[tuple[int, tuple[int, ...]], int] = {}
         self._found: Any = None
         self._reads: dict[int, int] = {}
         self._known_predicates: dict[int, int] = {}
@@ -360,11 +361,14 @@ class Solver:
         self.watched = list(dict.fromkeys([*self.watched, *wanted]))
 
     def at_most(self, number: int, literals: Iterable[int]) -> int:
-        """A new literal under which no more than so many of some literals hold."""
-        wanted = list(literals)
-        switch = self.space.circuit.var()
-        self._define([switch, *wanted])
-        if len(wanted) > number:
+        """A literal under which no more than so many of some literals hold; the same for the same question."""
+        wanted = tuple(literals)
+        if len(wanted) <= number:
+            return TRUE
+        switch = self._limits.get((number, wanted))
+        if switch is None:
+            switch = self._limits[number, wanted] = self.space.circuit.var()
+            self._define([switch, *wanted])
             names = " ".join(self._name(x) for x in wanted)
             self._tell([f"(assert (=> n{switch} ((_ at-most {number}) {names})))"])
         return switch
