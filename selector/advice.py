@@ -390,10 +390,10 @@ def _software(root: str) -> dict[str, str]:
     import os
 
     from selector.errors import ManifestError
-    from selector.yaml_loader import load_file
+    from selector.stored import load_stored
 
     try:
-        data: Any = load_file(os.path.join(root, "software.yaml")).data
+        data: Any = load_stored(os.path.join(root, "software.yaml")).data
     except ManifestError:
         return {}
     packages = data.get("packages") if isinstance(data, dict) else None

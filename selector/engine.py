@@ -50,7 +50,7 @@ class Engine:
 
     def __init__(self, catalog: Catalog, environment: Environment, strict: bool) -> None:
         self.catalog, self.environment, self.strict = catalog, environment, strict
-        self.bound = Bound(catalog.program.tables, environment, lambda: catalog.program, strict=strict)
+        self.bound = Bound(catalog.tables, environment, lambda: catalog.program, strict=strict)
         self.memo: dict[Any, Selection | Report] = {}
 
     def decide(self, request: Request, preferences: tuple[Preference, ...]) -> Outcome | Decision:

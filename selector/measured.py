@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from selector.request import Request
     from selector.yaml_loader import Document
 
-__all__ = ["VARIABLE", "Entry", "Measurements", "Timing", "default_path", "forget", "in_use", "load", "switch_off"]
+__all__ = [
+    "VARIABLE",
+    "Entry",
+    "Measurements",
+    "Timing",
+    "default_path",
+    "forget",
+    "in_use",
+    "load",
+    "switch_off",
+]
 
 #: Process variable that names the file; empty: none is used.
 VARIABLE = "ATTN_SELECTOR_MEASURED"

@@ -73,22 +73,23 @@ class Selection:
     @property
     def id(self) -> str:
         """The winner, `backend/variant` or `backend`."""
-        return self.candidate.id
+        return self.catalog.tables.ids[self.outcome.best]
 
     @property
     def backend(self) -> str:
         """The winner's backend."""
-        return self.candidate.backend
+        return self.id.partition("/")[0]
 
     @property
     def variant(self) -> str | None:
         """The winner's variant, if its backend has variants."""
-        return self.candidate.variant
+        return self.id.partition("/")[2] or None
 
     @property
     def candidates(self) -> tuple[str, ...]:
         """Accepted candidates in order, the winner first."""
-        return tuple(self.catalog.candidates[i].id for i in self.outcome.ranked)
+        ids = self.catalog.tables.ids
+        return tuple(ids[i] for i in self.outcome.ranked)
 
     @property
     def rejected(self) -> dict[str, tuple[Reason, ...]]:
@@ -98,7 +99,8 @@ class Selection:
     @property
     def policy_rule(self) -> str | None:
         """The name of the policy rule that gave the order."""
-        return self.report().policy_rule
+        k = self.outcome.policy
+        return None if k < 0 else self.catalog.tables.policy[k].name
 
     def report(self) -> Report:
         """Everything there is to say about the decision."""

@@ -40,7 +40,7 @@ def _stored(path: str, key: str, data: bytes) -> Document | None:
         return None
     try:
         raw, places = loads(lines[0])
-        return Stored(path, data.decode("utf-8-sig"), raw, places)
+        return Stored(path, data.removeprefix(b"\xef\xbb\xbf").decode(), raw, places)
     except (ValueError, TypeError, LookupError):
         return None
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from selector.manifest import Candidate
     from selector.reasons import Reason
 
-__all__ = ["Plan", "Refused", "reasons_of", "standing"]
+__all__ = ["Plan", "Refused", "reasons_of"]
 
 
 class Refused(NamedTuple):
@@ -25,22 +25,6 @@ class Refused(NamedTuple):
 
     draw: dict[str, Value]
     reasons: tuple[Reason, ...]
-
-
-def standing(catalog: Catalog, environment: Environment) -> dict[str, tuple[Reason, ...]]:
-    """Every candidate that can be chosen, with what this machine has against it (nothing: usable)."""
-    from selector.selection import decide
-
-    report = decide(Request({}, vocabulary=catalog.vocabulary), catalog, environment)
-    by_name = catalog.vocabulary.by_name
-    found = {}
-    for candidate in catalog.candidates:
-        if not candidate.abstract and candidate.kernel is not None:
-            reasons = report.reasons(candidate.id)
-            found[candidate.id] = tuple(
-                r for r in reasons if r.axis in by_name and by_name[r.axis].of == "environment"
-            )
-    return found
 
 
 def reasons_of(catalog: Catalog, environment: Environment, ident: str, draw: Draw) -> tuple[Reason, ...]:

@@ -10,7 +10,8 @@ from backends.verify.blame import blame, cause_of, shrunk
 from backends.verify.child import Answer, Child
 from backends.verify.draws import FREE, Draw, Value, key_of, normal, request_of
 from backends.verify.findings import Count, Finding, Result
-from backends.verify.plan import Plan, standing
+from backends.verify.machines import in_order, machines_for, standing
+from backends.verify.plan import Plan
 from backends.verify.state import State
 from selector.request import Request
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from backends.verify.plan import Refused
     from selector.catalog import Catalog
     from selector.environment import Environment
-    from selector.manifest import Candidate
-    from selector.reasons import Reason
 
 __all__ = ["Options", "Progress", "verify"]
 
@@ -83,7 +82,7 @@ def verify(
     state = State(options.state, environment.fingerprint)
     if state.fresh is not None:
         say(state.fresh)
-    found = _preferred(standing(catalog, environment), catalog, environment)
+    found = in_order(standing(catalog, environment), catalog, environment)
     chosen = {c.id for name in options.names for c in catalog.find(name)} if options.names else set(found)
     candidates = {c.id: c for c in catalog.candidates if c.id in chosen}
     here = [candidates[i] for i, against in found.items() if i in candidates and not against]
@@ -92,23 +91,12 @@ def verify(
     with Child(options.limit) as child:
         tools = _Tools(child, state, options, progress)
         walks = [_Walk(Plan(catalog, environment, c), tools, ran=True) for c in here]
-        for candidate, machine in _machines(catalog, others):
+        for candidate, machine in machines_for(catalog, others):
             elsewhere.pop(candidate.id)
             walks.append(_Walk(Plan(catalog, machine, candidate), tools, ran=False))
         _until(walks, end)
     state.close()
     return _result(walks, elsewhere)
-
-
-def _preferred(
-    found: dict[str, tuple[Reason, ...]], catalog: Catalog, environment: Environment
-) -> dict[str, tuple[Reason, ...]]:
-    """The candidates in the policy's order on this machine: what runs most is walked first."""
-    from selector.selection import decide
-
-    report = decide(Request({}, vocabulary=catalog.vocabulary), catalog, environment)
-    order = {ranked.id: None for ranked in report.ranked}
-    return {i: found[i] for i in (*(i for i in order if i in found), *(i for i in found if i not in order))}
 
 
 class _Tools(NamedTuple):
@@ -131,18 +119,6 @@ def _until(walks: list[_Walk], end: float | None) -> None:
         walk.advance(min(end, time.monotonic() + max(TURN, 2.0 * walk.longest)), end)
         if walk.finished or walk.seconds == before:
             left.remove(walk)  # nothing of it fits into what is left of the time
-
-
-def _machines(catalog: Catalog, candidates: list[Candidate]) -> Iterator[tuple[Candidate, Environment]]:
-    """A preset for each candidate on which it can be used, where there is one."""
-    from selector.environment import Environment, preset_names
-
-    waiting = {c.id: c for c in candidates}
-    for name in preset_names(catalog.root) if waiting else ():
-        machine = Environment.preset(name, vocabulary=catalog.vocabulary, root=catalog.root)
-        against = standing(catalog, machine)
-        for ident in [i for i in waiting if not against[i]]:
-            yield waiting.pop(ident), machine
 
 
 class _Walk:
@@ -221,10 +197,7 @@ class _Walk:
             whole = max(len(cover.left), 1)
             for row in cover.rows():
                 self.take(row)
-                share = 1.0 - len(cover.left) / whole
-                self.tools.progress(
-                    Progress(self.candidate.id, self.ran, round, share, len(self.calls), len(self.found))
-                )
+                self.tell(round, 1.0 - len(cover.left) / whole)
                 if len(self.found) >= ENOUGH:
                     return
                 yield
@@ -233,7 +206,13 @@ class _Walk:
         if self.tools.options.rejected and self.ran:
             for refused in self.plan.refused():
                 self.try_refused(refused)
+                self.tell(round, 1.0)
                 yield
+
+    def tell(self, round: int, share: float) -> None:
+        """Say where the walk is."""
+        calls, failing = len(self.calls), len(self.found)
+        self.tools.progress(Progress(self.candidate.id, self.ran, round, share, calls, failing))
 
     def take(self, row: dict[str, Value]) -> bool:
         """Ask one call, and find the cause if it fails. Whether it failed."""

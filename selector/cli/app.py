@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import sys
@@ -114,11 +115,19 @@ def build(commands: Sequence[str] | None = None) -> Parser:
     from importlib import import_module
 
     parser = Parser(prog=PROGRAM, description=DESCRIPTION, epilog=EXAMPLES)
-    parser.add_argument("--version", action="version", version=f"{PROGRAM} {_version()}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, dest="command")
     for name in COMMANDS if commands is None else commands:
         import_module(f"selector.cli.{name}").register(subparsers)
     return parser
+
+
+class _Version(argparse.Action):
+    """Prints the version; finding it out costs more than most commands, so only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(f"{PROGRAM} {_version()}")
+        parser.exit()
 
 
 def _version() -> str:

@@ -19,6 +19,7 @@ COMMANDS = (
     "matrix",
     "lint",
     "prove",
+    "diff",
     "schema",
     "new",
     "replay",

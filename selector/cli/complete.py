@@ -137,7 +137,8 @@ def _values(option: str, command: str, before: list[str]) -> list[str]:
 
 
 def _vocabulary(before: list[str]) -> Vocabulary:
-    from selector.catalog import Catalog, _Loader
+    from selector.catalog import Catalog
+    from selector.loader import Loader as _Loader
 
     packs = _given(before, "--pack")
     root = _root(before)

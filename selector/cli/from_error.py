@@ -99,7 +99,7 @@ def _described() -> list[tuple[str, str]]:
     from selector.catalog import pack_names
     from selector.errors import ManifestError
     from selector.locations import manifests_root
-    from selector.yaml_loader import load_file
+    from selector.stored import load_stored
 
     root, found = manifests_root(), []
     for name in pack_names(root):
@@ -108,7 +108,7 @@ def _described() -> list[tuple[str, str]]:
             with open(path, encoding="utf-8") as file:
                 if not any(line.startswith("error") for line in file):
                     continue
-            data: Any = load_file(path).data
+            data: Any = load_stored(path).data
         except (OSError, ValueError, ManifestError):
             continue  # told when the pack is used
         if isinstance(data, dict) and isinstance(data.get("error"), dict):

@@ -82,7 +82,7 @@ def _root(checked: Checked, root: str) -> None:
 
 
 def _vocabulary(checked: Checked, root: str) -> Vocabulary | None:
-    from selector.catalog import _Loader
+    from selector.loader import Loader as _Loader
 
     checked.looked.append("vocabulary.yaml")
     try:

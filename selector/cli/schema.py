@@ -72,7 +72,7 @@ def vocabulary_of(arguments: Namespace) -> Vocabulary:
     """The vocabulary of --pack and --manifests; without --pack the base one, which needs no valid manifest."""
     if arguments.pack:
         return options.catalog_of(arguments).vocabulary
-    from selector.catalog import _Loader
+    from selector.loader import Loader as _Loader
     from selector.locations import manifests_root
 
     return _Loader(options.root_of(arguments) or manifests_root()).base()

@@ -48,7 +48,7 @@ def register(subparsers: Subparsers) -> None:
         ),
         examples=(
             "verify --quick",
-            "verify --backend torch_sdpa --rejected --json",
+            "verify --quick --rejected --json",
             "verify --manifests edited/ --state walk.jsonl",
         ),
     )

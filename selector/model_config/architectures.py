@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from selector.locations import manifests_root
 from selector.model_config.source import Json
-from selector.yaml_loader import load_file
+from selector.stored import load_stored
 
 #: Operators of a condition on a field.
 OPERATORS = ("equal", "not", "given", "above", "ends")
@@ -183,4 +183,4 @@ def load_architectures(path: str | os.PathLike[str] | None = None) -> Architectu
 def _read(name: str) -> Architectures:
     from selector.model_config.decode import decode_architectures
 
-    return decode_architectures(load_file(name))
+    return decode_architectures(load_stored(name))

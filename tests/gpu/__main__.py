@@ -48,7 +48,7 @@ def facts(device: str) -> list[str]:
 
 def names(device: str) -> list[str]:
     """Options of `verify`: this device, and only what it can run."""
-    from backends.verify.plan import standing
+    from backends.verify.machines import standing
     from selector.catalog import Catalog
     from selector.environment import Environment
 

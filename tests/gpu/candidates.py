@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from backends.verify.plan import standing
+from backends.verify.machines import standing
 from selector.catalog import Catalog
 from selector.environment import Environment
 from tests.gpu import DEVICE, needs_device

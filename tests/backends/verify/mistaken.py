@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import sys
@@ -103,10 +104,16 @@ def _gradient(call: Call) -> tuple[Tensor, Tensor]:
     return out, lse
 
 
+_TURN = [0]
+
+
+_TURNS = itertools.count()
+
+
 def _restless(call: Call) -> tuple[Tensor, Tensor]:
-    """Sums in another order each time."""
+    """Another rounding each time."""
     out, lse = _exact(call)
-    return out * (1.0 + torch.rand((), dtype=torch.float64) * 2.0**-22).to(out.dtype), lse
+    return out * (1.0 + next(_TURNS) % 2 * 2.0**-21), lse
 
 
 def _dropped(name: str, plain: Any) -> Callable[[Call], tuple[Tensor, Tensor]]:

@@ -13,8 +13,9 @@ import torch
 from backends.call import make_call, request_fields
 from backends.verify.calls import make
 from backends.verify.draws import DIMENSIONS, FREE, NEEDS, PLAIN, key_of, normal, request_of
+from backends.verify.machines import standing
 from backends.verify.pairwise import Cover, complete
-from backends.verify.plan import Plan, standing
+from backends.verify.plan import Plan
 from backends.verify.space import values_of
 from selector.catalog import Catalog
 from selector.environment import Environment

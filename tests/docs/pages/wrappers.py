@@ -58,7 +58,7 @@ APART = ("flex_attention",)
 
 def columns() -> list[tuple[str, str, str | None, str]]:
     """Every wrapper with the device it is asked on: (title, kernel module, variant, device)."""
-    from backends.verify.plan import standing
+    from backends.verify.machines import standing
 
     catalog = Catalog.load("core")
     found = []

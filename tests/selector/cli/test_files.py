@@ -37,7 +37,7 @@ variants:
 def test_the_shipped_manifests_have_no_fault(command: Command) -> None:
     ran = command("lint")
     assert ran.code == 0, ran.out
-    assert ran.out.endswith("checked: no errors\n")
+    assert "checked: no errors" in ran.out
 
 
 @pytest.mark.parametrize("pack", pack_names())
