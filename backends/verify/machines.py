@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["in_order", "machines_for", "standing"]
 
+#: Facts in which machines differ for a kernel, beside what is installed on them.
+KIND = ("device", "compute_capability", "gcn_arch", "cpu_arch")
+
 
 def standing(catalog: Catalog, environment: Environment) -> dict[str, tuple[Reason, ...]]:
     """Every candidate that can be chosen, with what this machine has against it (nothing: usable)."""
@@ -43,13 +46,22 @@ def in_order(
     return {i: found[i] for i in (*(i for i in order if i in found), *(i for i in found if i not in order))}
 
 
-def machines_for(catalog: Catalog, candidates: list[Candidate]) -> Iterator[tuple[Candidate, Environment]]:
-    """A preset for each candidate on which it can be used, where there is one."""
+def machines_for(
+    catalog: Catalog, candidates: list[Candidate], *, every: bool
+) -> Iterator[tuple[Candidate, Environment]]:
+    """Presets on which each candidate can be used: the first, or one of every kind that differs in what kernels ask for."""
     from selector.environment import Environment, preset_names
 
     waiting = {c.id: c for c in candidates}
+    seen: set[tuple[str, ...]] = set()
     for name in preset_names(catalog.root) if waiting else ():
         machine = Environment.preset(name, vocabulary=catalog.vocabulary, root=catalog.root)
+        kind = tuple(str(machine.get(fact)) for fact in KIND)
+        if kind in seen:
+            continue
+        seen.add(kind)
         against = standing(catalog, machine)
         for ident in [i for i in waiting if not against[i]]:
-            yield waiting.pop(ident), machine
+            yield waiting[ident], machine
+            if not every:
+                del waiting[ident]

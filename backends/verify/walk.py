@@ -91,8 +91,8 @@ def verify(
     with Child(options.limit) as child:
         tools = _Tools(child, state, options, progress)
         walks = [_Walk(Plan(catalog, environment, c), tools, ran=True) for c in here]
-        for candidate, machine in machines_for(catalog, others):
-            elsewhere.pop(candidate.id)
+        for candidate, machine in machines_for(catalog, others, every=not options.quick):
+            elsewhere.pop(candidate.id, None)
             walks.append(_Walk(Plan(catalog, machine, candidate), tools, ran=False))
         _until(walks, end)
     state.close()
@@ -320,7 +320,11 @@ class _Walk:
 
 
 def _result(walks: list[_Walk], elsewhere: Mapping[str, str]) -> Result:
-    findings = [f for walk in walks for f in walk.findings]
+    alike: dict[tuple[str, str, str, str], Finding] = {}
+    for finding in (f for walk in walks for f in walk.findings):
+        # one machine is enough to show it
+        alike.setdefault((finding.candidate, finding.outcome, finding.at, finding.message), finding)
+    findings = list(alike.values())
     return Result(
         sum(len(walk.calls) for walk in walks if walk.ran),
         tuple(f for f in findings if f.outcome != "wrong"),

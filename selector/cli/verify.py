@@ -23,6 +23,9 @@ __all__ = ["register"]
 #: Exit code where something that is declared does not hold.
 EXIT_WRONG = 1
 
+#: Machines that a line of the table names.
+MACHINES = 3
+
 #: Seconds between two lines of progress where standard error is no terminal.
 EVERY = 10.0
 
@@ -192,19 +195,16 @@ def _write(result: Any, machine: Environment) -> None:
     screen.out.append("")
     screen.out.append(screen.paint("  " + pad("candidate", wide) + heads, "dim"))
     lists = (result.declared_but_fails, result.wrong_numbers, result.works_but_undeclared)
+    by_candidate: dict[str, list[Any]] = {}
     for count in result.counts:
-        found = [sum(f.candidate == count.candidate for f in findings) for findings in lists]
-        numbers = (str(count.calls), *(str(n) if n else "-" for n in found), f"{count.seconds:.1f}")
+        by_candidate.setdefault(count.candidate, []).append(count)
+    for name, counts in by_candidate.items():
+        found = [sum(f.candidate == name for f in findings) for findings in lists]
+        calls, seconds = sum(c.calls for c in counts), sum(c.seconds for c in counts)
+        numbers = (str(calls), *(str(n) if n else "-" for n in found), f"{seconds:.1f}")
         row = "".join(n.rjust(max(len(c), 6) + 2) for n, c in zip(numbers, columns))
-        remarks = [] if count.ran else [f"wrapper only, as on {count.environment}"]
-        if count.unsaid:
-            remarks.append(f"{count.unsaid} refused for what no axis says")
-        if count.memory:
-            remarks.append(f"{count.memory} did not fit into memory")
-        if count.note:
-            remarks.append(count.note)
-        said = f"  {'; '.join(remarks)}" if remarks else ""
-        screen.out.append("  " + pad(count.candidate, wide) + row + screen.paint(said, "dim"))
+        said = "; ".join(_remarks(counts))
+        screen.out.append("  " + pad(name, wide) + row + (screen.paint(f"  {said}", "dim") if said else ""))
     for ident, why in result.elsewhere.items():
         screen.put(printable(f"{ident} not walked: {why}"), 2, 6, "dim")
     for key, title, color in _TITLES:
@@ -218,6 +218,21 @@ def _write(result: Any, machine: Environment) -> None:
         for (at, outcome, message, _), group in alike.items():
             _show(screen, at, outcome, message, group, color)
     output.write(screen.text())
+
+
+def _remarks(counts: list[Any]) -> list[str]:
+    """What is to be said of one candidate's walks beside numbers."""
+    remarks = []
+    if not counts[0].ran:
+        names = [count.environment for count in counts]
+        more = f" and {len(names) - MACHINES} more" if len(names) > MACHINES else ""
+        remarks.append(f"wrapper only, as on {', '.join(names[:MACHINES])}{more}")
+    unsaid, memory = sum(c.unsaid for c in counts), sum(c.memory for c in counts)
+    if unsaid:
+        remarks.append(f"{unsaid} refused for what no axis says")
+    if memory:
+        remarks.append(f"{memory} did not fit into memory")
+    return [*remarks, *dict.fromkeys(count.note for count in counts if count.note)]
 
 
 def _show(screen: Any, at: str, outcome: str, message: str, group: list[Any], color: str) -> None:
