@@ -182,7 +182,7 @@ class Runner:
 
     def _warn(self, failed: Mapping[str, str], ran: str) -> None:
         """One warning for each candidate and reason, naming it and what ran in its place."""
-        known = quarantined()
+        known, level = quarantined(), _callers_level()
         for ident, why in failed.items():
             if (ident, why) in self._warned:
                 continue
@@ -191,7 +191,7 @@ class Runner:
             said = (
                 "failed and is not used again in this process" if ident in known else "cannot run this call"
             )
-            warnings.warn(f"{ident} {said} ({why}); {ran} ran instead", RuntimeWarning, stacklevel=5)
+            warnings.warn(f"{ident} {said} ({why}); {ran} ran instead", RuntimeWarning, stacklevel=level)
 
     def _nothing(self, failed: Mapping[str, str]) -> NoBackendError:
         listed = "; ".join(f"{ident}: {why}" for ident, why in failed.items())
@@ -199,6 +199,19 @@ class Runner:
             text = f"{self._pin.where} asks for {', '.join(self._pin.names)}, which cannot run: {listed}"
             return PinError(text, self.selection.report())
         return NoBackendError(f"no candidate can run this call: {listed}", self.selection.report())
+
+
+def _callers_level() -> int:
+    """The stack level, as `warnings.warn` counts in the function that asks, of the first frame outside this project."""
+    import os
+    import sys
+
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    own = tuple(os.path.join(here, name, "") for name in ("selector", "backends"))
+    level, frame = 0, sys._getframe(1)
+    while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(own):
+        level, frame = level + 1, frame.f_back
+    return level + 1
 
 
 def _named(pin: Preference, candidate: Candidate) -> bool:
