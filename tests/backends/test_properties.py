@@ -150,5 +150,5 @@ def test_a_value_added_to_every_value_is_added_to_the_result(call: Call, added: 
     fields = {slot: getattr(call, slot) for slot in call.__slots__ if slot != "layout"}
     out, lse = reference.attend(call)
     shifted, _ = reference.attend(make_call(**(fields | {"v": call.v + added})))
-    sees = (lse > -torch.inf).movedim(-2, -1)[..., None]
+    sees = (lse > -torch.inf).movedim(-2, -1)[..., None].double()
     torch.testing.assert_close(shifted, out + added * sees, rtol=1e-9, atol=1e-9)
