@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from selector.analysis import describe, facets
 from selector.analysis.circuit import FALSE, TRUE
 from selector.analysis.regions import cover, plans
-from selector.analysis.smallest import Witness, near, presets
+from selector.analysis.smallest import Witness, machines, near
 from selector.analysis.solver import Solver
 from selector.analysis.space import Space
 from selector.analysis.translate import Translation
@@ -132,7 +132,7 @@ class Comparison:
         self.circuit = self.space.circuit
         self.solver = Solver(self.space, self._common())
         self.names = list(dict.fromkeys([*self.old.position, *self.new.position]))
-        self.machines = presets(new)
+        self.machines = machines(self.space, new)
         self.facets, self.given = self._facets()
 
     def _common(self) -> Iterator[int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector.analysis.circuit import FALSE
-from selector.analysis.smallest import Witness, smallest
+from selector.analysis.smallest import Machine, Witness, machines, smallest
 from selector.analysis.solver import Solver
 from selector.analysis.space import Space
 from selector.analysis.theory import Undecided
@@ -18,7 +18,6 @@ from selector.vocabulary import nearest
 
 if TYPE_CHECKING:
     from selector.catalog import Catalog
-    from selector.environment import Environment
     from selector.report import Report
     from selector.yaml_loader import Document
 
@@ -183,7 +182,7 @@ class Prover:
         self.space = Space([catalog.program], [conditions])
         self.translations: dict[bool, Translation] = {}
         self.solver = Solver(self.space)
-        self._machines: list[Environment] | None = None
+        self._machines: list[Machine] | None = None
 
     def verdicts(self) -> list[Verdict]:
         """One verdict for each sentence."""
@@ -199,7 +198,7 @@ class Prover:
             if not self.solver.check([*base, violated]):
                 status = "proved" if self.solver.check(base) else "vacuous"
                 return Verdict(self.catalog.name, invariant, status, None, None, ())
-            found = smallest(self.solver, [*base, violated], self.catalog, machines=self.machines())
+            found = smallest(self.solver, [*base, violated], self.catalog, self.machines())
         except Undecided:
             return Verdict(self.catalog.name, invariant, "undecided", None, None, ())
         report = decide((found.request, found.environment), self.catalog, strict=invariant.strict)
@@ -213,12 +212,10 @@ class Prover:
             self.translations[strict] = Translation(self.space, self.catalog.program, strict=strict)
         return self.translations[strict]
 
-    def machines(self) -> list[Environment]:
+    def machines(self) -> list[Machine]:
         """The preset machines."""
-        from selector.analysis.smallest import presets
-
         if self._machines is None:
-            self._machines = presets(self.catalog)
+            self._machines = machines(self.space, self.catalog)
         return self._machines
 
     def _violations(self, translation: Translation, invariant: Invariant) -> list[int]:

@@ -92,8 +92,8 @@ def generalise(
 ) -> Cube:
     """The condition, as general as can be, around the solver's last solution, all of which lies inside a region.
 
-    The facets' literals are watched (`Solver.watch`). ``inside`` is the region's literal, ``within`` literals that are
-    taken for granted.
+    The solution settles the facets' literals (`Solver.check`). ``inside`` is the region's literal, ``within`` literals that
+    are taken for granted.
     """
     outside = [-inside, *within]
     where = [_at(solver, f) for f in facets]
@@ -169,11 +169,11 @@ def cover(
 ) -> Cover:
     """All of a region as general conditions; ordinary places first. Incomplete where more than ``limit`` are needed."""
     base = list(within)
-    solver.watch(literal for f in facets for literal in f.literals)
+    settled = [literal for f in facets for literal in f.literals]
     switch = solver.space.circuit.var()
     found: list[Cube] = []
     for preferred in (plain(solver.space), []):
-        while solver.check([inside, switch, *base, *preferred]):
+        while solver.check([inside, switch, *base, *preferred], settled):
             if len(found) >= limit:
                 return Cover(tuple(found), False)
             cube = generalise(solver, facets, inside, base, ways)

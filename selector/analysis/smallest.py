@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector.analysis import witness
@@ -10,6 +10,7 @@ from selector.analysis.circuit import TRUE
 from selector.analysis.regions import plain
 from selector.constraints import word
 from selector.environment import Environment, preset_names
+from selector.errors import SelectorError
 from selector.request import Request
 from selector.vocabulary import UNKNOWN, Packages, PackageState
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from selector.catalog import Catalog
     from selector.vocabulary import Axis
 
-__all__ = ["Witness", "at_environment", "near", "presets", "smallest"]
+__all__ = ["Machine", "Witness", "machines", "near", "smallest"]
 
 
 class Witness(NamedTuple):
@@ -152,39 +153,44 @@ def at_environment(space: Space, environment: Environment, catalog: Catalog) -> 
     return found
 
 
-def presets(catalog: Catalog) -> list[Environment]:
-    """Every preset machine of a catalog's manifests directory, with all its software."""
+class Machine(NamedTuple):
+    """A preset machine, and the literals that say it in a space."""
+
+    environment: Environment
+    literals: tuple[int, ...]
+
+
+def machines(space: Space, catalog: Catalog) -> list[Machine]:
+    """The preset machines of a catalog's manifests directory with all their software; of those that are alike one."""
+    found: dict[tuple[int, ...], Machine] = {}
     try:
-        return [
-            Environment.preset(name, vocabulary=catalog.vocabulary, root=catalog.root)
-            for name in preset_names(catalog.root)
-        ]
-    except Exception:  # a directory without presets, or with broken ones, has witnesses all the same
+        names = preset_names(catalog.root)
+        presets = [Environment.preset(n, vocabulary=catalog.vocabulary, root=catalog.root) for n in names]
+    except SelectorError:  # a directory without presets, or with broken ones, has witnesses all the same
         return []
+    for environment in presets:
+        literals = at_environment(space, environment, catalog)
+        if literals is not None:
+            found.setdefault(tuple(literals), Machine(environment, tuple(literals)))
+    return list(found.values())
 
 
 def smallest(
-    solver: Solver,
-    literals: Iterable[int],
-    catalog: Catalog,
-    *,
-    machines: Iterable[Environment] | None = None,
+    solver: Solver, literals: Iterable[int], catalog: Catalog, near_to: Sequence[Machine] = ()
 ) -> Witness:
     """The smallest witness of a question whose answer is yes.
 
-    It is on a preset machine, with as few changes to the machine as can be, and then as few fields. Where no preset is
-    near (there are none), as few fields and facts.
+    It is on a preset machine, with as few changes to the machine as can be, and then as few fields. Where there are no
+    presets: as few fields and facts.
     """
     wanted = _ordinary(solver, list(literals), known=False)
-    fields = [-x for g in solver.space.given if g.axis.of == "request" for x in _usual(g)]
-    best: tuple[int, int, Environment, list[int]] | None = None
-    for machine in presets(catalog) if machines is None else machines:
-        here = at_environment(solver.space, machine, catalog)
-        if here is None or not solver.check(wanted):
-            continue
-        changed = [-x for x in here if abs(x) != TRUE]
-        below = None if best is None else best[0] + 1
-        changes = _fewest(solver, wanted, changed, below)
+    fields = _unusual(solver.space, "request")
+    best: tuple[int, int, Machine, list[int]] | None = None
+    for machine in near_to:
+        changed = [-x for x in machine.literals if abs(x) != TRUE]
+        if best is None:
+            solver.check(wanted)
+        changes = _fewest(solver, wanted, changed, None if best is None else best[0] + 1)
         if changes is None:
             continue
         kept = [*wanted, solver.at_most(changes, changed)]
@@ -194,14 +200,49 @@ def smallest(
             best = (changes, number, machine, kept)
     if best is not None:
         solver.check([*best[3], solver.at_most(best[1], fields)])
-        return realised_near(solver, catalog, best[2])
+        return realised_near(solver, catalog, best[2].environment)
     wanted = _ordinary(solver, wanted, known=True)
     solver.check(wanted)
-    deviations = [*fields, *(-x for g in solver.space.given if g.axis.of != "request" for x in _usual(g))]
+    deviations = [*fields, *_unusual(solver.space, "environment")]
     number = _fewest(solver, wanted, deviations, None)
     assert number is not None
     solver.check([*wanted, solver.at_most(number, deviations)])
     return realised_near(solver, catalog, None)
+
+
+def near(solver: Solver, literals: Iterable[int], catalog: Catalog, near_to: Sequence[Machine]) -> Witness:
+    """A small witness, soon found: on the first preset machine that has one, as it is or with the fewest changes."""
+    wanted = _ordinary(solver, list(literals), known=False)
+    fields = _unusual(solver.space, "request")
+    for machine in near_to:
+        here = [*wanted, *machine.literals]
+        if solver.check(here):
+            number = _fewest(solver, here, fields, None)
+            assert number is not None
+            solver.check([*here, solver.at_most(number, fields)])
+            return realised_near(solver, catalog, machine.environment)
+    best: tuple[int, Machine] | None = None
+    solver.check(wanted)
+    for machine in near_to:
+        changed = [-x for x in machine.literals if abs(x) != TRUE]
+        changes = _fewest(solver, wanted, changed, None if best is None else best[0])
+        if changes is not None:
+            best = changes, machine
+            if changes == 1:
+                break
+    if best is None:
+        return smallest(solver, wanted, catalog)
+    here = [*wanted, solver.at_most(best[0], [-x for x in best[1].literals if abs(x) != TRUE])]
+    solver.check(here)
+    number = _fewest(solver, here, fields, None)
+    assert number is not None
+    solver.check([*here, solver.at_most(number, fields)])
+    return realised_near(solver, catalog, best[1].environment)
+
+
+def _unusual(space: Space, of: str) -> list[int]:
+    """Literals of: a field is given, a fact is known, a package is there."""
+    return [-x for g in space.given if g.axis.of == of for x in _usual(g)]
 
 
 def _ordinary(solver: Solver, wanted: list[int], *, known: bool) -> list[int]:
@@ -210,23 +251,6 @@ def _ordinary(solver: Solver, wanted: list[int], *, known: bool) -> list[int]:
         if solver.check([*wanted, *narrower]):
             return [*wanted, *narrower]
     return wanted
-
-
-def near(
-    solver: Solver, literals: Iterable[int], catalog: Catalog, machines: Iterable[Environment]
-) -> Witness:
-    """A small witness: on the first preset machine that has one as it is, with the fewest fields; else on any machine."""
-    wanted = _ordinary(solver, list(literals), known=False)
-    fields = [-x for g in solver.space.given if g.axis.of == "request" for x in _usual(g)]
-    machines = list(machines)
-    for machine in machines:
-        here = at_environment(solver.space, machine, catalog)
-        if here is not None and solver.check([*wanted, *here]):
-            number = _fewest(solver, [*wanted, *here], fields, None)
-            assert number is not None
-            solver.check([*wanted, *here, solver.at_most(number, fields)])
-            return realised_near(solver, catalog, machine)
-    return smallest(solver, wanted, catalog, machines=machines)
 
 
 def realised_near(solver: Solver, catalog: Catalog, machine: Environment | None) -> Witness:
@@ -279,17 +303,17 @@ def _same_class(given: Given, a: Any, b: Any) -> bool:
 
 
 def _fewest(solver: Solver, wanted: list[int], deviations: list[int], below: int | None) -> int | None:
-    """The least number of deviations with which the question still has the answer yes; None if not below a number."""
-    high = sum(1 for x in deviations if solver.holds(x))
-    low = 0
-    if below is not None:
-        if below == 0 or not solver.check([*wanted, solver.at_most(below - 1, deviations)]):
-            return None
-        high = min(high, below - 1)
+    """The least number of deviations with which a question still has the answer yes; None if not below a number.
+
+    Without a number the solver's last solution answers the question.
+    """
+    if below is not None and (below == 0 or not solver.check([*wanted, solver.at_most(below - 1, deviations)])):
+        return None
+    low, high = 0, sum(1 for x in deviations if solver.holds(x))
     while low < high:
         middle = (low + high) // 2
         if solver.check([*wanted, solver.at_most(middle, deviations)]):
-            high = middle
+            high = sum(1 for x in deviations if solver.holds(x))
         else:
             low = middle + 1
     return high

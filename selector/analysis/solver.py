@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["EXTRA", "AnalysisMissing", "Point", "Solver", "z3_module"]
 
+#: z3's answers.
+SAT, UNSAT = 1, -1
+
 EXTRA = "pip install 'attention-selector[analysis]'"
 
 
@@ -58,7 +61,7 @@ class Solver:
         self.handles: dict[int, Any] = {}
         self._declared: dict[int, Any] = {}
         self._values: dict[int, bool] = {TRUE: True}
-        self.watched: list[int] = []
+        self._pieces: dict[Key, Piece | bool | None] = {}
         self._limits: dict[tuple[int, tuple[int, ...]], int] = {}
         self._found: Any = None
         self._reads: dict[int, int] = {}
@@ -145,29 +148,37 @@ class Solver:
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
-    def check(self, literals: Iterable[int]) -> bool:
-        """Whether some place of the space has all these literals. ``core`` and ``point`` tell more afterwards."""
+    def check(self, literals: Iterable[int], settled: Iterable[int] = ()) -> bool:
+        """Whether some place of the space has all these literals. ``core`` and ``point`` tell more afterwards.
+
+        ``settled`` are literals whose truth in the solution must agree with arithmetic, too, because it will be read.
+        """
         wanted = list(dict.fromkeys(literal for literal in literals if literal != TRUE))
         if FALSE in wanted:
             self._core = (FALSE,)
             return False
-        self._define(wanted)
+        roots = [*wanted, *(x for x in settled if abs(x) != TRUE)]
+        self._define(roots)
         reads = self.standing
-        for literal in wanted:
+        for literal in roots:
             reads |= self._reads[abs(literal)]
         handles = [self._handle(literal) for literal in wanted]
+        core = self.z3.z3core
+        assumptions = (self.z3.Ast * len(handles))(*(h.ast for h in handles))
+        context = self.solver.ctx.ref()
         while True:
             self.asked += 1
-            verdict = self.solver.check(*handles)
-            if verdict == self.z3.unsat:
+            verdict = core.Z3_solver_check_assumptions(context, self.solver.solver, len(handles), assumptions)
+            if verdict == UNSAT:
                 blamed = {h.get_id() for h in self.solver.unsat_core()}
                 self._core = tuple(x for x, h in zip(wanted, handles) if h.get_id() in blamed)
                 return False
-            if verdict != self.z3.sat:
+            if verdict != SAT:
                 raise RuntimeError(f"z3 gave up: {self.solver.reason_unknown()}")
             self._found = None
             self._values = {TRUE: True}
-            if self._sound(reads, wanted):
+            self._pieces = {}
+            if self._sound(reads, roots):
                 return True
 
     @property
@@ -268,7 +279,7 @@ class Solver:
         wanted = self._predicates(reads)
         answers = [self.theory.quick(self._question(members)) for members in groups(wanted)]
         if any(a is None or a.numbers is None for a in answers):
-            needed = self._needed([*asked, *self.always, *self.watched])
+            needed = self._needed([*asked, *self.always])
             answers = [
                 self.theory.ask(self._question(members))
                 for members in groups([e for e in wanted if self.space.predicate_literals[e[0]] in needed])
@@ -337,6 +348,11 @@ class Solver:
 
     def _number(self, key: Key) -> Piece | bool | None:
         """The class that a number lies in (true: any pair that nothing names); None if there is no number here."""
+        if key not in self._pieces:
+            self._pieces[key] = self._piece(key)
+        return self._pieces[key]
+
+    def _piece(self, key: Key) -> Piece | bool | None:
         given = self.space.at.get((key[0], None))
         if given is None:
             return None
@@ -349,16 +365,8 @@ class Solver:
         return piece
 
     def holds(self, literal: int) -> bool:
-        """A literal's truth in the last solution (of one that was asked about, or is watched)."""
+        """A literal's truth in the last solution (of one that was asked about, or settled)."""
         return self._true(literal)
-
-    def watch(self, literals: Iterable[int]) -> None:
-        """Literals whose truth is wanted in every solution from now on, in agreement with arithmetic."""
-        wanted = [abs(x) for x in dict.fromkeys(literals) if abs(x) != TRUE]
-        self._define(wanted)
-        for gate in wanted:
-            self.standing |= self._reads[gate]
-        self.watched = list(dict.fromkeys([*self.watched, *wanted]))
 
     def at_most(self, number: int, literals: Iterable[int]) -> int:
         """A literal under which no more than so many of some literals hold; the same for the same question."""
