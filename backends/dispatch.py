@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from backends._shortcut import kind_of_lengths
 from backends.call import Call, make_call, request_fields
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
     from torch import Tensor
@@ -22,28 +25,66 @@ __all__ = ["attention", "report_of"]
 KEPT = 4096
 
 _RUNNERS: dict[tuple[object, ...], Runner] = {}
+#: By what tells plain calls apart, how the winner runs them.
+_PLAIN: dict[tuple[object, ...], Callable[..., Any]] = {}
 
 
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, *, backend: str | None = None, **fields: Any
+    q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, backend: str | None = None, **fields: Any
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Attention by the best kernel that accepts this call on the tensors' device.
 
     Arguments:
         q, k, v: ``[batch, seq, heads, head_size]``; packed or paged forms and all further ``fields`` as `make_call` says.
+        causal: the last query sees the last key, and so on backwards.
         backend: insist on one backend or candidate.
 
     Raises NoBackendError when nothing accepts the call, with every reason and what to change.
     """
+    if torch.compiler.is_compiling():
+        call = make_call(q, k, v, causal=causal, **fields)
+        return _traced(call, request_fields(call), backend)
+    if not fields:
+        try:
+            _, queries, heads, size = q.shape
+            _, keys, kv_heads, _ = k.shape
+        except (ValueError, AttributeError):  # not dense
+            return _attend(q, k, v, causal=causal, backend=backend)
+        kind = kind_of_lengths(queries, keys)
+        training = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+        key = (heads, size, kv_heads, q.dtype, q.device, kind, causal, backend, training)
+        plain = _PLAIN.get(key)
+        if plain is not None:
+            return plain(q, k, v, causal=causal)  # type: ignore[no-any-return]
+        out = _attend(q, k, v, causal=causal, backend=backend)
+        if kind:
+            _offer(key, make_call(q, k, v, causal=causal), backend)
+        return out
+    return _attend(q, k, v, causal=causal, backend=backend, **fields)
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, *, backend: str | None, **fields: Any
+) -> Tensor | tuple[Tensor, Tensor]:
+    """The whole way: every check, the request, the selection, the runner."""
     call = make_call(q, k, v, **fields)
     needed = request_fields(call)
-    if torch.compiler.is_compiling():
-        return _traced(call, needed, backend)
     key = (backend, *needed.values())
     runner = _RUNNERS.get(key)
     if runner is None:
         runner = _runner(key, needed, backend)
     return runner.execute(call)  # type: ignore[no-any-return]
+
+
+def _offer(key: tuple[object, ...], call: Call, backend: str | None) -> None:
+    """Remember the winner's short cut for calls like one that has just run; for a winner without one, the whole way."""
+    needed = request_fields(call)
+    general = partial(_attend, backend=backend)
+    runner = _RUNNERS.get((backend, *needed.values()))
+    if runner is not None:
+        if len(_PLAIN) >= KEPT:
+            _PLAIN.clear()
+        _PLAIN[key] = runner.shortcut(general) or general
 
 
 def report_of(q: Tensor, k: Tensor, v: Tensor, *, backend: str | None = None, **fields: Any) -> Any:
@@ -58,7 +99,7 @@ def _runner(key: tuple[object, ...], needed: dict[str, object], backend: str | N
     from selector.selection import default_state, select
 
     if _RUNNERS.clear not in LISTENERS:
-        LISTENERS.append(_RUNNERS.clear)
+        LISTENERS.extend((_RUNNERS.clear, _PLAIN.clear))
     request = {name: value for name, value in needed.items() if name != "device"}
     selection = select(
         default_state().catalog.request(request),

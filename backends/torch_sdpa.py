@@ -30,6 +30,7 @@ from backends._guard import NotSupported, refusal
 from backends._launch import has_nothing_to_do, nothing, result, scaled_output
 from backends._scales import scaled_query
 from backends._sdpa_mask import Plan, needs_plane, plan
+from backends._shortcut import flash_on_cpu
 from backends.call import make_call, request_fields
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from backends._launch import Result
     from backends.call import Call
 
-__all__ = ["HONOURED", "is_broken", "make_call", "refuses", "request_fields", "run"]
+__all__ = ["HONOURED", "is_broken", "make_call", "refuses", "request_fields", "run", "shortcut"]
 
 _EVERYWHERE = frozenset({"dense", "causal", "scale", "training", "q_scale", "k_scale", "v_scale"})
 HONOURED: Mapping[str, frozenset[str]] = {
@@ -106,6 +107,13 @@ def run(call: Call, *, variant: str) -> Result:
     else:
         out, lse = _batch(variant, call, q, call.k, call.v, call.mask, scale)
     return result(call, scaled_output(out, call.v_scale), lse)
+
+
+def shortcut(
+    variant: str, general: Callable[..., Result], clean: Callable[[], bool]
+) -> Callable[..., Result] | None:
+    """A short cut for plain calls (:mod:`backends._shortcut`), or None."""
+    return flash_on_cpu(general, clean) if variant == "cpu_flash" else None
 
 
 def _batch(
@@ -202,23 +210,49 @@ def _cuda(
 def _forced(backend: str, call: Call, q: Tensor, k: Tensor, v: Tensor, how: Plan, scale: float) -> Tensor:
     from torch.nn.attention import sdpa_kernel
 
+    attend = functools.partial(
+        torch.nn.functional.scaled_dot_product_attention,
+        q,
+        k,
+        v,
+        attn_mask=how.bias,
+        dropout_p=call.dropout_p,
+        is_causal=how.causal,
+        scale=scale,
+        enable_gqa=q.shape[1] != k.shape[1],
+    )
+    if not torch.compiler.is_compiling() and _chosen_anyway(backend, call, q, k, v, how, scale):
+        return attend()
     try:
         with sdpa_kernel(_backend(backend)):
-            return torch.nn.functional.scaled_dot_product_attention(
-                q,
-                k,
-                v,
-                attn_mask=how.bias,
-                dropout_p=call.dropout_p,
-                is_causal=how.causal,
-                scale=scale,
-                enable_gqa=q.shape[1] != k.shape[1],
-            )
+            return attend()
     except RuntimeError as error:
         if "No available kernel" in str(error):
             reason = "torch finds its kernel unfit for these tensors (the warnings above say why)"
             raise NotSupported(f"torch_sdpa/{backend}", reason) from error
         raise
+
+
+def _chosen_anyway(
+    backend: str, call: Call, q: Tensor, k: Tensor, v: Tensor, how: Plan, scale: float
+) -> bool:
+    """Whether torch takes this kernel without being forced: entering `sdpa_kernel` costs more than asking.
+
+    Asked of the tensors as they are, so not where autocast would change them first.
+    """
+    if torch.is_autocast_enabled(q.device.type):
+        return False
+    choice: int = torch._fused_sdp_choice(
+        q,
+        k,
+        v,
+        attn_mask=how.bias,
+        dropout_p=call.dropout_p,
+        is_causal=how.causal,
+        scale=scale,
+        enable_gqa=q.shape[1] != k.shape[1],
+    )
+    return choice == int(_backend(backend).value)
 
 
 def _backend(name: str) -> SDPBackend:

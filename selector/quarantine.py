@@ -39,7 +39,7 @@ def put(candidate: Candidate, reason: str) -> str:
     """Use a candidate's kernel no more in this process; the reason that was first wins, and is returned."""
     with _LOCK:
         found = KNOWN.setdefault((candidate.kernel, candidate.variant), (candidate.id, reason))
-    _changed()
+    changed()
     return found[1]
 
 
@@ -48,10 +48,11 @@ def clear_quarantine(ident: str | None = None) -> None:
     with _LOCK:
         for key in [k for k, (known, _) in KNOWN.items() if ident in (None, known)]:
             del KNOWN[key]
-    _changed()
+    changed()
 
 
-def _changed() -> None:
+def changed() -> None:
+    """Have everybody forget decisions that were made before."""
     for forget in LISTENERS:
         forget()
 

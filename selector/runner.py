@@ -2,7 +2,8 @@
 
 A kernel module offers `make_call(*tensors, **fields)`, `request_fields(call)`, `run(call, variant=...)`, `refuses(call, variant)`
 (why it cannot run a call that its manifest accepts, or None) and `is_broken(error)` (whether a failure says that the kernel
-cannot be used in this process). What the runner does with a failure:
+cannot be used in this process). It may offer `shortcut(variant, general, clean)`: a function that runs what it can without
+the checks here, and everything else through ``general``; None where a variant has none. What the runner does with a failure:
 
 | failure | then |
 | --- | --- |
@@ -110,11 +111,37 @@ class Runner:
         self._checked: dict[tuple[Any, ...], bool] = {}
         self._modules: dict[str, Any] = {}
         self._warned: dict[tuple[str, str], None] = {}
+        self._call: Callable[..., Any] | None = None
 
     @property
     def ran(self) -> str | None:
         """The candidate that the last call ran on."""
         return self.runs.ran
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """`__call__`, with the kernel's own short cut for plain calls where it has one."""
+        if self._call is None:
+            self._call = self.shortcut(self) or self
+        return self._call
+
+    def shortcut(self, general: Callable[..., Any]) -> Callable[..., Any] | None:
+        """``general`` (which runs calls on this selection) behind the short cut of the winner's kernel, if that has one."""
+        if not self._order or self._order[0].kernel is None:
+            return None
+        winner = self._order[0]
+        try:
+            offer = getattr(load_kernel(winner), "shortcut", None)
+        except Exception:  # running will say so, and what takes its place
+            return None
+        found: Callable[..., Any] | None = (
+            None if offer is None else offer(winner.variant, general, lambda: self._clean(winner))
+        )
+        return found
+
+    def _clean(self, winner: Candidate) -> bool:
+        """Whether the last call ran on the winner, with nothing that failed before it."""
+        return self.runs.ran == winner.id and not self.runs.failed
 
     def __call__(self, *args: Any, **fields: Any) -> Any:
         """Make the call, check it against the request, run it."""
