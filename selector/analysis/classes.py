@@ -284,4 +284,4 @@ def _package(name: str, tests: list[tuple[str, ...] | None], singles: list[Packa
     broken = next(s for s in STATES if s not in ("usable", "missing", "unknown"))
     found.append(Class("value", PackageState(None, broken), ()))
     found.append(Class("value", PackageState(None, "unknown"), ()))
-    return Classes(found, answers)
+    return Classes(found, answers, tuple(dict.fromkeys(s for t in listed for s in t)))

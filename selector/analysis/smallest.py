@@ -307,7 +307,9 @@ def _fewest(solver: Solver, wanted: list[int], deviations: list[int], below: int
 
     Without a number the solver's last solution answers the question.
     """
-    if below is not None and (below == 0 or not solver.check([*wanted, solver.at_most(below - 1, deviations)])):
+    if below is not None and (
+        below == 0 or not solver.check([*wanted, solver.at_most(below - 1, deviations)])
+    ):
         return None
     low, high = 0, sum(1 for x in deviations if solver.holds(x))
     while low < high:

@@ -10,7 +10,9 @@ from selector.errors import EXIT_NOTHING_FITS
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Iterator
 
+    from selector.analysis.changes import Answer
     from selector.report import Report
 
 __all__ = ["why_not"]
@@ -36,7 +38,32 @@ def why_not(report: Report, arguments: Namespace) -> int:
         from selector.render.text import why_not_text
 
         output.write(why_not_text(report, ids, color=output.colors(), width=output.width()))
+        output.write("\n".join(["", "All smallest sets of changes", *_changes_text(report, ids)]))
     return 0 if report.selected is not None else EXIT_NOTHING_FITS
+
+
+def _changes(report: Report, ident: str) -> tuple[Answer, Answer] | None:
+    """The exact answers for one candidate; None without the solver."""
+    from selector.analysis.solver import AnalysisMissing
+
+    try:
+        from selector.analysis.changes import exact
+
+        return exact(report, ident)
+    except AnalysisMissing:
+        return None
+
+
+def _changes_text(report: Report, ids: list[str]) -> Iterator[str]:
+    from selector.analysis.changes import answers_text
+    from selector.analysis.solver import AnalysisMissing
+
+    for ident in ids:
+        found = _changes(report, ident)
+        if found is None:
+            yield f"  {AnalysisMissing()}".replace("\n", "\n  ")
+            return
+        yield from (f"  {line}" for line in answers_text(found, ident))
 
 
 def _answer(report: Report, ident: str) -> dict[str, Any]:
@@ -48,10 +75,12 @@ def _answer(report: Report, ident: str) -> dict[str, Any]:
     else:
         state = "excluded" if ident in report.excluded else "rejected"
     refused = state == "rejected"
+    changes = _changes(report, ident)
     return {
         "id": ident,
         "state": state,
         "rank": ranks.get(ident),
         "reasons": [r.to_dict() for r in report.reasons(ident)],
         "suggestions": [s.to_dict() for s in suggestions(report, ident)] if refused else [],
+        "changes": None if changes is None else {a.goal: a.to_dict() for a in changes},
     }
