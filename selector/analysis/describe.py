@@ -101,7 +101,7 @@ def _tagged(facet: Facet, allowed: list[Any], needed: list[Any]) -> list[str]:
         if len(members & left) > 2 and members <= set(allowed):
             found.append(f"tagged {tag}")
             left -= members
-    return [*found, *(word(v) for v in needed if v in left)]
+    return [*(word(v) for v in needed if v in left), *found]
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------

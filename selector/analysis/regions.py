@@ -166,12 +166,20 @@ def cover(
     ways: Sequence[Plan],
     *,
     limit: int = 40,
+    simple_first: bool = False,
 ) -> Cover:
-    """All of a region as general conditions; ordinary places first. Incomplete where more than ``limit`` are needed."""
+    """All of a region as general conditions; ordinary places first. Incomplete where more than ``limit`` are needed.
+
+    ``simple_first``: before all others those that speak of one facet alone.
+    """
     base = list(within)
     settled = [literal for f in facets for literal in f.literals]
     switch = solver.space.circuit.var()
     found: list[Cube] = []
+    if simple_first:
+        for cube in _simple(solver, facets, [-inside, *base]):
+            found.append(cube)
+            solver.clause([-switch, *cube.outside(facets)])
     for preferred in (plain(solver.space), []):
         while solver.check([inside, switch, *base, *preferred], settled):
             if len(found) >= limit:
@@ -180,6 +188,15 @@ def cover(
             found.append(cube)
             solver.clause([-switch, *cube.outside(facets)])
     return Cover(tuple(_needed(solver, facets, found, base)), True)
+
+
+def _simple(solver: Solver, facets: Sequence[Facet], outside: list[int]) -> Iterator[Cube]:
+    """Conditions on one facet alone that lie inside a region."""
+    for f, facet in enumerate(facets):
+        inside = [k for k, x in enumerate(facet.literals) if not solver.check([*outside, x])]
+        needed = [k for k in inside if solver.check([*outside[1:], facet.literals[k]])]
+        if needed:
+            yield Cube({f: frozenset(inside)}, {f: frozenset(needed)}, solver.point())
 
 
 def _needed(solver: Solver, facets: Sequence[Facet], cubes: list[Cube], base: list[int]) -> Iterator[Cube]:

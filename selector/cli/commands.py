@@ -20,6 +20,7 @@ COMMANDS = (
     "lint",
     "prove",
     "diff",
+    "coverage",
     "schema",
     "new",
     "replay",
