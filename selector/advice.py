@@ -166,7 +166,7 @@ class _Search:
         report = self.decide(request, environment)
         if report is None:
             return
-        if ident not in report.rejected:
+        if report.fits(ident):
             yield done, report
             return
         if depth == 0:

@@ -19,10 +19,14 @@ from selector.vocabulary import MISSING, Axis, Vocabulary
 
 if TYPE_CHECKING:
     from selector.conditions import Path
+    from selector.evidence import Evidence
     from selector.manifest import Adjustment, Candidate, Declared, Rule
     from selector.pack import PolicyRule
 
 __all__ = ["Program", "Step", "Trace"]
+
+#: Values of one axis, and whole evaluations, that are remembered.
+KEPT, TRACES = 1024, 64
 
 
 class RuleNode(NamedTuple):
@@ -92,6 +96,19 @@ class Program:
                 self.atoms_of.setdefault(atom.axis, []).append((1 << i, atom))
         self.accept_order, self.accept_cycle = self._accept_order()
         self.tables = self._tables()
+        #: By axis and value, the candidates refused and the atoms that are true.
+        self._entries: list[dict[Any, tuple[int, int]]] = [{} for _ in vocabulary.axes]
+        self._traces: dict[Any, Trace] = {}
+        self._evidence: Evidence | None = None
+
+    @property
+    def evidence(self) -> Evidence:
+        """The reasons, made as they are asked for."""
+        if self._evidence is None:
+            from selector.evidence import Evidence
+
+            self._evidence = Evidence(self)
+        return self._evidence
 
     # -- compiling ----------------------------------------------------------------------------------------------------
 
@@ -232,12 +249,21 @@ class Program:
 
     # -- evaluating everything ----------------------------------------------------------------------------------------
 
-    def atom_bits(self, axis: int, value: Any) -> int:
-        """The bits of an axis's atoms that are true for a value."""
-        found = 0
-        for bit, atom in self.atoms_of.get(axis, ()):
-            if atom.true_for(value):
-                found |= bit
+    def entry(self, axis: int, value: Any) -> tuple[int, int]:
+        """The candidates that refuse a value of an axis by their declarations, and the atoms that it makes true."""
+        memo = self._entries[axis]
+        found = memo.get(value)
+        if found is None:
+            refused = bits = 0
+            for bit, atom in self.atoms_of.get(axis, ()):
+                if atom.true_for(value):
+                    bits |= bit
+            for atom, mask in self.checks[axis]:
+                if atom.true_for(value):
+                    refused |= mask
+            if len(memo) >= KEPT:
+                memo.clear()
+            found = memo[value] = (refused, bits)
         return found
 
     def template(self, facts: Mapping[int, Any], fields: Mapping[int, Any]) -> list[Any]:
@@ -254,8 +280,17 @@ class Program:
 
         ``limit``: only so many of ``accept_order`` are asked (each candidate there needs only those before it).
         """
+        key = (tuple(raw), strict, limit)
+        known = self._traces.get(key)
+        if known is None:
+            if len(self._traces) >= TRACES:
+                self._traces.clear()
+            known = self._traces[key] = self._trace(raw, strict, limit)
+        return known
+
+    def _trace(self, raw: Sequence[Any], strict: bool, limit: int | None) -> Trace:
         values = list(raw)
-        atoms = 0
+        atoms = refused = 0
         for step in self.steps:
             i = step.axis.index
             if step.ignored is not FALSE and evaluate(step.ignored, atoms):
@@ -264,12 +299,9 @@ class Program:
                 values[i] = step.expr.value(values, atoms)
             elif values[i] is MISSING:
                 values[i] = values[step.same_as] if step.same_as is not None else None
-            atoms |= self.atom_bits(i, values[i])
-        refused = 0
-        for checks in self.checks:
-            for atom, mask in checks:
-                if atom.true_for(values[atom.axis]):
-                    refused |= mask
+            more, bits = self.entry(i, values[i])
+            refused |= more
+            atoms |= bits
         for k, i in enumerate(self.accept_order[:limit]):
             if self.adjust[i]:
                 accepted = self.accepts(i, raw, strict=strict, limit=k)

@@ -88,7 +88,7 @@ _CODES = {
 
 def reasons_of(program: Program, i: int, trace: Trace, *, strict: bool = False) -> tuple[Reason, ...]:
     """Every reason for which candidate ``i`` refuses what ``trace`` describes; empty if it accepts."""
-    return (*_declared(program, i, trace), *_rules(program, i, trace, strict))
+    return program.evidence.of(i, trace, strict=strict)
 
 
 def warnings_of(program: Program, i: int, trace: Trace) -> tuple[Warned, ...]:
@@ -129,23 +129,18 @@ def adjustment_reasons(
     return found
 
 
-def _declared(program: Program, i: int, trace: Trace) -> Iterator[Reason]:
+def limit_reasons(program: Program, i: int, axis: Axis, value: Any) -> tuple[Reason, ...]:
+    """Why candidate ``i`` refuses a value of an axis, which it does, by what it declares: one reason, or one a package."""
     candidate = program.candidates[i]
-    for axis in program.vocabulary.axes:
-        atom, declared = program.check_of(candidate, axis)
-        value = trace.values[axis.index]
-        if not atom.constraint.is_any or atom.constraint.required:
-            if not atom.true_for(value):
-                continue
-            at = candidate.at if declared is None else declared.at
-            source = candidate.source if declared is None else declared.source
-            family = declared is not None and declared.family
-            if axis.type == "packages" and value is not UNKNOWN:
-                for reason in _packages(candidate, axis, atom.constraint, value, at, source):
-                    yield reason._replace(family=family)
-            else:
-                reason = _limit(candidate, axis, atom.constraint, value, at, source, declared is not None)
-                yield reason._replace(family=family)
+    atom, declared = program.check_of(candidate, axis)
+    at = candidate.at if declared is None else declared.at
+    source = candidate.source if declared is None else declared.source
+    family = declared is not None and declared.family
+    if axis.type == "packages" and value is not UNKNOWN:
+        found = _packages(candidate, axis, atom.constraint, value, at, source)
+        return tuple(reason._replace(family=family) for reason in found)
+    reason = _limit(candidate, axis, atom.constraint, value, at, source, declared is not None)
+    return (reason._replace(family=family),)
 
 
 def _limit(
@@ -281,19 +276,18 @@ def package_reason(
     )
 
 
-def _rules(program: Program, i: int, trace: Trace, strict: bool) -> Iterator[Reason]:
-    candidate = program.candidates[i]
-    for rule, node in program.rules[i]:
-        if rule.kind == "warn" and not (strict and rule.strict):
-            continue
-        if evaluate(node, trace.atoms):
-            yield _rule_reason(candidate, rule, trace)
-
-
-def _rule_reason(candidate: Candidate, rule: Rule, trace: Trace) -> Reason:
-    involved = dict.fromkeys(
-        [*axes_of(rule.when), *axes_of(rule.unless), *axes_of(rule.require), *axes_of(rule.until)]
+def involved_axes(rule: Rule) -> tuple[Axis, ...]:
+    """The axes that a rule names, in the order of its conditions."""
+    return tuple(
+        dict.fromkeys(
+            [*axes_of(rule.when), *axes_of(rule.unless), *axes_of(rule.require), *axes_of(rule.until)]
+        )
     )
+
+
+def rule_reason(candidate: Candidate, rule: Rule, trace: Trace) -> Reason:
+    """Why a rule that applies refuses."""
+    involved = involved_axes(rule)
     shown = [f"{a.name}={word(_value(a, trace))}" for a in involved if a.type != "packages"]
     unknown = [a for a in involved if trace.values[a.index] is UNKNOWN]
     offered = describe(rule.require) if rule.require is not None else _opposite(rule)
@@ -302,9 +296,9 @@ def _rule_reason(candidate: Candidate, rule: Rule, trace: Trace) -> Reason:
     if rule.require is not None:
         message = f"{rule.text} ({candidate.id}; asked: {asked or 'this'}; needs: {offered})"
     code = "unknown" if unknown else rule.kind
-    first = rule.axes[0].name if rule.axes else (next(iter(involved)).name if involved else "backend")
+    first = rule.axes[0].name if rule.axes else (involved[0].name if involved else "backend")
     fix = "none"
-    for axis in rule.axes or tuple(involved):
+    for axis in rule.axes or involved:
         if axis.fix != "none":
             fix = axis.fix
             break

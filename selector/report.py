@@ -155,6 +155,11 @@ class Report:
         """The full evaluation of the request as asked."""
         return self._once("trace", lambda: self.catalog.program.trace(self._raw(), strict=self.strict))
 
+    def fits(self, ident: str) -> bool:
+        """Whether a candidate is accepted, ranked or only for an explicit choice; no reason is worked out for that."""
+        i = self.catalog.program.position[ident]
+        return i in self.outcome.ranked or i in self.outcome.excluded
+
     def reasons(self, ident: str) -> tuple[Reason, ...]:
         """Why one candidate was refused; empty if it was not."""
         return self.rejected.get(ident, ())
@@ -216,11 +221,15 @@ class Report:
         program = self.catalog.program
         accepted = {*self.outcome.ranked, *self.outcome.excluded}
         found: dict[str, tuple[Reason, ...]] = {}
+        usual = program.evidence.everyone(self.trace, strict=self.strict)
         for i, candidate in enumerate(program.candidates):
             if i in accepted or candidate.abstract:
                 continue
             trace, adjusted, objections = self._view(i)
-            reasons = [*objections, *reasons_of(program, i, trace, strict=self.strict)]
+            mine = (
+                usual.get(i, ()) if trace is self.trace else reasons_of(program, i, trace, strict=self.strict)
+            )
+            reasons = [*objections, *mine]
             if adjusted is not None and adjusted.use is not None and not objections:
                 reasons.extend(self._replacement(i, candidate, adjusted.use))
             if not reasons:
