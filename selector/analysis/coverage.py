@@ -109,7 +109,9 @@ class _Search:
                 fixed.setdefault(axis.index, axis.default)
         self.space = Space([catalog.program])
         facts: list[Mapping[int, Any] | None] = [e.values(catalog.vocabulary) for e in environments]
-        self.sides = [Translation(self.space, catalog.program, facts=f, fields=fixed) for f in facts or [None]]
+        self.sides = [
+            Translation(self.space, catalog.program, facts=f, fields=fixed) for f in facts or [None]
+        ]
         self.free = [
             g
             for g in self.space.given

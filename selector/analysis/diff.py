@@ -7,15 +7,16 @@ literal whose regions are enumerated until none is left; that none is left is th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from selector.analysis import describe, facets
+from selector.analysis.changed import KINDS, Change, Diff, Region
 from selector.analysis.circuit import FALSE, TRUE
 from selector.analysis.regions import cover, plans
+from selector.analysis.sides import Side, adjustments_of, places_before, reasons_of, warnings_of
 from selector.analysis.smallest import Witness, machines, near
 from selector.analysis.solver import Solver
 from selector.analysis.space import Space
-from selector.analysis.translate import Translation
 from selector.analysis.witness import Refuted, decide
 
 if TYPE_CHECKING:
@@ -28,98 +29,6 @@ __all__ = ["Change", "Diff", "Region", "compare"]
 
 #: Conditions that a change of the winner may need before they speak of other candidates, too.
 FEW = 4
-
-#: What can change, the most important first.
-KINDS = ("winner", "accepted", "reach", "order", "reasons", "warnings", "adjustments")
-
-
-class Region(NamedTuple):
-    """One general condition under which something changed. ``literals`` say it, for whoever wants to test membership."""
-
-    condition: str
-    parts: tuple[tuple[str, str], ...]
-    witness: Witness
-    literals: tuple[int, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able form."""
-        return {"condition": self.condition, "parts": dict(self.parts), "witness": self.witness.to_dict()}
-
-
-class Change(NamedTuple):
-    """One change and all regions where it is so.
-
-    ``old`` and ``new`` say what was and what is; ``context`` what the conditions take for granted, in words, and
-    ``within`` as literals. ``complete``: the regions are all there are.
-    """
-
-    kind: str
-    subject: str
-    old: str
-    new: str
-    context: str
-    regions: tuple[Region, ...]
-    complete: bool
-    within: tuple[int, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able form."""
-        return {
-            "kind": self.kind,
-            "subject": self.subject,
-            "old": self.old,
-            "new": self.new,
-            "context": self.context,
-            "complete": self.complete,
-            "regions": [r.to_dict() for r in self.regions],
-        }
-
-
-class Diff(NamedTuple):
-    """All changes between two catalogs; ``notes`` are about axes and candidates that only one of them has."""
-
-    name: str
-    changes: tuple[Change, ...]
-    notes: tuple[str, ...]
-    space: Space
-
-    @property
-    def complete(self) -> bool:
-        """Nothing else changed: proved."""
-        return all(c.complete for c in self.changes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able form."""
-        return {
-            "pack": self.name,
-            "complete": self.complete,
-            "changes": [c.to_dict() for c in self.changes],
-            "notes": list(self.notes),
-        }
-
-
-class Side:
-    """One of the two catalogs over the common space."""
-
-    def __init__(self, catalog: Catalog, space: Space) -> None:
-        self.catalog, self.program = catalog, catalog.program
-        self.translation = Translation(space, catalog.program)
-        self.position = {c.id: i for i, c in enumerate(catalog.candidates) if not c.abstract}
-
-    def wins(self, name: str) -> int:
-        """The literal of a candidate being selected; false for one that is not there."""
-        i = self.position.get(name)
-        return FALSE if i is None else self.translation.wins[i]
-
-    def accepted(self, name: str) -> int:
-        """The literal of a candidate accepting."""
-        i = self.position.get(name)
-        return FALSE if i is None else self.translation.accepted(i)
-
-    def ranked(self, name: str) -> int:
-        """The literal of a candidate accepting and having a place in the order."""
-        i = self.position.get(name)
-        return FALSE if i is None else self.translation.ranked(i)
 
 
 class Comparison:
@@ -249,7 +158,7 @@ class Comparison:
             o.active for o in self.new.translation.orders
         ]:
             return
-        before, after = _before(self.old), _before(self.new)
+        before, after = places_before(self.old), places_before(self.new)
         for (a, b), first in before.items():
             swapped = after.get((b, a), FALSE)
             if swapped == FALSE or first == FALSE:
@@ -273,7 +182,7 @@ class Comparison:
             if i is None or j is None:
                 continue
             refused = [-self.old.accepted(name), -self.new.accepted(name)]
-            before, after = _reasons(self.old, i), _reasons(self.new, j)
+            before, after = reasons_of(self.old, i), reasons_of(self.new, j)
             for key in dict.fromkeys([*before, *after]):
                 gone = self.circuit.both(before.get(key, FALSE), -after.get(key, FALSE))
                 come = self.circuit.both(after.get(key, FALSE), -before.get(key, FALSE))
@@ -284,11 +193,11 @@ class Comparison:
 
     def warnings(self) -> Iterator[Change]:
         """A candidate is accepted before and after, with other warnings."""
-        yield from self._texts("warnings", _warnings)
+        yield from self._texts("warnings", warnings_of)
 
     def adjustments(self) -> Iterator[Change]:
         """A candidate is accepted before and after, and runs another request."""
-        yield from self._texts("adjustments", _adjustments)
+        yield from self._texts("adjustments", adjustments_of)
 
     def _texts(self, kind: str, of: Any) -> Iterator[Change]:
         for name in self.names:
@@ -360,63 +269,6 @@ class Comparison:
 def _accepted(report: Report) -> set[str]:
     ids = [c.id for c in report.catalog.candidates]
     return {ids[i] for i in (*report.outcome.ranked, *report.outcome.excluded)}
-
-
-def _before(side: Side) -> dict[tuple[str, str], int]:
-    """For each two candidates the literal of: the first has an earlier place in the order that holds."""
-    circuit = side.translation.space.circuit
-    ids = [c.id for c in side.catalog.candidates]
-    found: dict[tuple[str, str], list[int]] = {}
-    for order in side.translation.orders:
-        placed: dict[int, int] = {}
-        for when, i, _ in order.places:
-            new = circuit.both(when, -placed.get(i, FALSE))
-            for other, earlier in placed.items():
-                if other != i:
-                    found.setdefault((ids[other], ids[i]), []).append(
-                        circuit.conj((order.active, earlier, new))
-                    )
-            placed[i] = circuit.either(placed.get(i, FALSE), when)
-    return {pair: circuit.disj(parts) for pair, parts in found.items()}
-
-
-def _reasons(side: Side, i: int) -> dict[str, int]:
-    """What a candidate can be refused for, in words, with the literal of its being so."""
-    view = side.translation.view.adjusted(i)[0] if side.program.adjust[i] else side.translation.view
-    candidate = side.catalog.candidates[i]
-    found: dict[str, list[int]] = {}
-    for refusal in view.refusals(i):
-        if refusal.kind == "declared":
-            axis = side.program.vocabulary.axes[refusal.what]
-            atom, _ = side.program.check_of(candidate, axis)
-            text = f"{axis.name}: takes {atom.constraint.describe()}"
-        else:
-            text = candidate.rules[refusal.what].text
-        found.setdefault(text, []).append(refusal.literal)
-    return {text: side.translation.space.circuit.disj(literals) for text, literals in found.items()}
-
-
-def _warnings(side: Side, i: int) -> dict[str, int]:
-    view = side.translation.view.adjusted(i)[0] if side.program.adjust[i] else side.translation.view
-    found: dict[str, list[int]] = {}
-    for rule, node in side.program.rules[i]:
-        if rule.kind == "warn":
-            found.setdefault(rule.text, []).append(view.truth(node))
-    return {text: side.translation.space.circuit.disj(literals) for text, literals in found.items()}
-
-
-def _adjustments(side: Side, i: int) -> dict[str, int]:
-    if not side.program.adjust[i]:
-        return {}
-    from selector.constraints import word
-
-    applied = side.translation.view.adjusted(i)[2]
-    found: dict[str, list[int]] = {}
-    for entry, literal in zip(side.program.adjust[i], applied):
-        changes = [f"{axis.name}={word(value)}" for axis, value in entry.adjustment.changes]
-        changes += [f"runs as {entry.adjustment.use}"] if entry.adjustment.use else []
-        found.setdefault(", ".join(changes), []).append(literal)
-    return {text: side.translation.space.circuit.disj(literals) for text, literals in found.items()}
 
 
 def compare(old: Catalog, new: Catalog, *, limit: int = 40) -> Diff:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from selector.analysis.circuit import TRUE
-from selector.analysis.solver import Point
 
 if TYPE_CHECKING:
     from selector.analysis.facets import Facet
@@ -24,7 +23,6 @@ class Cube(NamedTuple):
 
     allowed: Mapping[int, frozenset[int]]
     needed: Mapping[int, frozenset[int]]
-    point: Point
 
     def literals(self, facets: Sequence[Facet]) -> list[int]:
         """Literals that together say it: classes that are not allowed are not had."""
@@ -97,14 +95,13 @@ def generalise(
     """
     outside = [-inside, *within]
     where = [_at(solver, f) for f in facets]
-    point = solver.point()
     best: list[int] | None = None
     for plan in ways:
         found = _smaller(solver, facets, where, outside, plan)
         if best is None or len(found) < len(best):
             best = found
     assert best is not None
-    return _widened(solver, facets, {f: frozenset([where[f]]) for f in best}, outside, point)
+    return _widened(solver, facets, {f: frozenset([where[f]]) for f in best}, outside)
 
 
 def _smaller(
@@ -133,25 +130,24 @@ def _widened(
     facets: Sequence[Facet],
     start: Mapping[int, frozenset[int]],
     outside: list[int],
-    point: Point,
 ) -> Cube:
     """Allow every further class of each facet that keeps the condition inside."""
     allowed = dict(start)
     for f in sorted(allowed, key=lambda f: len(facets[f].classes)):
-        others = Cube({g: a for g, a in allowed.items() if g != f}, {}, point).literals(facets)
+        others = Cube({g: a for g, a in allowed.items() if g != f}, {}).literals(facets)
         for k, literal in enumerate(facets[f].literals):
             if k not in allowed[f] and not solver.check([*outside, *others, literal]):
                 allowed[f] |= {k}
     whole = [f for f, a in allowed.items() if len(a) == len(facets[f].classes)]
     allowed = {f: a for f, a in allowed.items() if f not in whole}
-    return Cube(allowed, _needed_classes(solver, facets, allowed, outside[1:]), point)
+    return Cube(allowed, _needed_classes(solver, facets, allowed, outside[1:]))
 
 
 def _needed_classes(
     solver: Solver, facets: Sequence[Facet], allowed: dict[int, frozenset[int]], within: list[int]
 ) -> dict[int, frozenset[int]]:
     found: dict[int, frozenset[int]] = {}
-    whole = Cube(allowed, {}, Point((), {}))
+    whole = Cube(allowed, {})
     for f, classes in allowed.items():
         others = whole._replace(allowed={g: a for g, a in allowed.items() if g != f}).literals(facets)
         found[f] = frozenset(k for k in classes if solver.check([*within, *others, facets[f].literals[k]]))
@@ -196,7 +192,7 @@ def _simple(solver: Solver, facets: Sequence[Facet], outside: list[int]) -> Iter
         inside = [k for k, x in enumerate(facet.literals) if not solver.check([*outside, x])]
         needed = [k for k in inside if solver.check([*outside[1:], facet.literals[k]])]
         if needed:
-            yield Cube({f: frozenset(inside)}, {f: frozenset(needed)}, solver.point())
+            yield Cube({f: frozenset(inside)}, {f: frozenset(needed)})
 
 
 def _needed(solver: Solver, facets: Sequence[Facet], cubes: list[Cube], base: list[int]) -> Iterator[Cube]:

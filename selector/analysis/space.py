@@ -189,6 +189,11 @@ class Space:
             if c.members and all(isinstance(m, Piece) and within(m) for m in c.members)
         )
 
+    def unnamed(self, name: str) -> int:
+        """Whether a pair is one that nothing names."""
+        given = self.at[name, None]
+        return next(x for x, c in zip(given.literals, given.classes) if c.kind == "value" and not c.members)
+
     # -- consistency --------------------------------------------------------------------------------------------------
 
     def evaluate(

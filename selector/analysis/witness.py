@@ -10,7 +10,7 @@ from selector.request import Request
 from selector.vocabulary import MISSING, Packages, PackageState
 
 if TYPE_CHECKING:
-    from selector.analysis.solver import Point
+    from selector.analysis.solution import Point
     from selector.analysis.space import Space
     from selector.catalog import Catalog
     from selector.report import Report
@@ -84,7 +84,7 @@ def shown_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def located(space: Space, request: Request, environment: Environment) -> Point:
     """The place of a request and an environment. Raises KeyError for values that the space leaves out."""
-    from selector.analysis.solver import Point
+    from selector.analysis.solution import Point
 
     fields = dict(zip(request._axes, request._values))
     facts = environment.values(request.vocabulary)

@@ -55,7 +55,7 @@ def register(subparsers: Subparsers) -> None:
 def run(arguments: Namespace) -> int:
     """Find the holes."""
     from selector.analysis.coverage import coverage
-    from selector.analysis.solver import z3_module
+    from selector.analysis.encoder import z3_module
 
     z3_module()
     if arguments.limit < 1:

@@ -55,8 +55,8 @@ def register(subparsers: Subparsers) -> None:
 
 def run(arguments: Namespace) -> int:
     """Compare every pack that both sides have."""
+    from selector.analysis.encoder import z3_module
     from selector.analysis.revisions import resolve
-    from selector.analysis.solver import z3_module
     from selector.locations import manifests_root
 
     z3_module()

@@ -26,8 +26,8 @@ class Proofs:
 def proofs(catalogs: Iterable[tuple[Catalog, str | None]]) -> Proofs:
     """All findings of catalogs; of one file of a catalog where one is named."""
     from selector.analysis.allow import sift
+    from selector.analysis.encoder import AnalysisMissing, z3_module
     from selector.analysis.lint import lint
-    from selector.analysis.solver import AnalysisMissing, z3_module
 
     found = Proofs()
     try:

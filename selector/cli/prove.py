@@ -43,7 +43,7 @@ def register(subparsers: Subparsers) -> None:
 def run(arguments: Namespace) -> int:
     """Prove every sentence of the files for every pack that it speaks of."""
     from selector.analysis import invariants
-    from selector.analysis.solver import z3_module
+    from selector.analysis.encoder import z3_module
     from selector.locations import manifests_root
 
     z3_module()

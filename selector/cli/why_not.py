@@ -44,7 +44,7 @@ def why_not(report: Report, arguments: Namespace) -> int:
 
 def _changes(report: Report, ident: str) -> tuple[Answer, Answer] | None:
     """The exact answers for one candidate; None without the solver."""
-    from selector.analysis.solver import AnalysisMissing
+    from selector.analysis.encoder import AnalysisMissing
 
     try:
         from selector.analysis.changes import exact
@@ -56,7 +56,7 @@ def _changes(report: Report, ident: str) -> tuple[Answer, Answer] | None:
 
 def _changes_text(report: Report, ids: list[str]) -> Iterator[str]:
     from selector.analysis.changes import answers_text
-    from selector.analysis.solver import AnalysisMissing
+    from selector.analysis.encoder import AnalysisMissing
 
     for ident in ids:
         found = _changes(report, ident)
