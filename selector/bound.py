@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from selector.request import Request
     from selector.tables import Tables
 
-__all__ = ["Bound", "Decision"]
+__all__ = ["Bound", "Decision", "members"]
 
 #: Values remembered for one axis, shapes for one environment, decisions for one policy rule.
 KEPT = 4096
@@ -39,7 +39,7 @@ _NOTHING: Mapping[int, tuple[Reason, ...]] = {}
 class Decision:
     """The outcome for requests that the same candidates accept under the same order. Orders are made when they are read."""
 
-    __slots__ = ("_excluded", "_ranked", "accepted", "best", "exclusive", "order", "policy")
+    __slots__ = ("_excluded", "_ranked", "accepted", "best", "exclusive", "order", "policy", "written")
 
     def __init__(self, accepted: int, order: tuple[int, ...], exclusive: int, policy: int) -> None:
         #: Masks: candidates that accept; candidates that count only where the order lists them.
@@ -47,6 +47,8 @@ class Decision:
         self.order, self.policy = order, policy
         self._ranked: tuple[int, ...] | None = None
         self._excluded: tuple[int, ...] | None = None
+        #: Head and tail of the short answer, once it was written (see `selector.answers`).
+        self.written: tuple[str, str] | None = None
         #: The winner's position, or -1.
         self.best = -1
         for i in order:
@@ -62,14 +64,14 @@ class Decision:
         """Accepted candidates in order: those of the policy rule's order, then the others in catalog order."""
         if self._ranked is None:
             first = tuple(i for i in self.order if self.accepted >> i & 1)
-            self._ranked = (*first, *_members(self.accepted & ~_mask(first) & ~self.exclusive))
+            self._ranked = (*first, *members(self.accepted & ~_mask(first) & ~self.exclusive))
         return self._ranked
 
     @property
     def excluded(self) -> tuple[int, ...]:
         """Accepted candidates that only an explicit choice reaches."""
         if self._excluded is None:
-            self._excluded = _members(self.accepted & ~_mask(self.order) & self.exclusive)
+            self._excluded = members(self.accepted & ~_mask(self.order) & self.exclusive)
         return self._excluded
 
     @property
@@ -90,7 +92,8 @@ def _mask(members: Sequence[int]) -> int:
     return found
 
 
-def _members(mask: int) -> tuple[int, ...]:
+def members(mask: int) -> tuple[int, ...]:
+    """The positions of a mask's bits, ascending."""
     found = []
     while mask:
         low = mask & -mask
@@ -393,7 +396,7 @@ class Bound:
     def _triggered(self, bits: int) -> tuple[Clause, ...]:
         """The clauses that wait for one of some atoms."""
         found: list[Clause] = []
-        for i in _members(bits & self.triggers):
+        for i in members(bits & self.triggers):
             found += self.by_atom[1 << i]
         return tuple(found)
 
@@ -435,9 +438,9 @@ def _rest(node: Node) -> Test | None:
 def triggers(node: Node, usual: int) -> tuple[int, ...]:
     """Bits of which at least one is true where a tree (not TRUE or FALSE) holds; few, and few of them in ``usual``."""
     if not node.conj:
-        found = dict.fromkeys(1 << i for i in _members(node.bits))
+        found = dict.fromkeys(1 << i for i in members(node.bits))
         for kid in node.kids:
             found.update(dict.fromkeys(triggers(kid, usual)))
         return tuple(found)
-    choices = [(1 << i,) for i in _members(node.bits)] + [triggers(kid, usual) for kid in node.kids]
+    choices = [(1 << i,) for i in members(node.bits)] + [triggers(kid, usual) for kid in node.kids]
     return min(choices, key=lambda bits: (sum(1 for b in bits if b & usual), len(bits)))

@@ -29,10 +29,12 @@ Told = dict[int, tuple[Reason, ...]]
 class Evidence:
     """The reasons of one program."""
 
-    __slots__ = ("_axes", "_declared", "_rules", "_texts", "clauses", "program")
+    __slots__ = ("_axes", "_declared", "_rules", "_texts", "clauses", "names", "program")
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        #: The candidates' names as JSON.
+        self.names = [json.dumps(c.id, ensure_ascii=False) for c in program.candidates]
         self._declared: list[dict[Any, Told]] = [{} for _ in program.vocabulary.axes]
         self._texts: list[dict[Any, dict[int, str]]] = [{} for _ in program.vocabulary.axes]
         self._rules: dict[tuple[Any, ...], tuple[Reason, str]] = {}

@@ -84,6 +84,8 @@ class Program:
         self.adjust: list[list[AdjustNode]] = [
             [AdjustNode(a, self.table.node(a.when, strict=False)) for a in c.adjust] for c in self.candidates
         ]
+        #: Candidates that adjust requests.
+        self.adjusting = tuple(i for i, found in enumerate(self.adjust) if found)
         self.defaults: list[Any] = [a.default for a in vocabulary.axes]
         for axis in vocabulary.axes:
             if axis.same_as is not None:

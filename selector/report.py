@@ -225,19 +225,18 @@ class Report:
         for i, candidate in enumerate(program.candidates):
             if i in accepted or candidate.abstract:
                 continue
-            trace, adjusted, objections = self._view(i)
-            mine = (
-                usual.get(i, ()) if trace is self.trace else reasons_of(program, i, trace, strict=self.strict)
-            )
-            reasons = [*objections, *mine]
-            if adjusted is not None and adjusted.use is not None and not objections:
-                reasons.extend(self._replacement(i, candidate, adjusted.use))
-            if not reasons:
-                reasons = list(self.outcome.removed.get(i, ()))
-            elif i in self.outcome.removed:
-                reasons = [*self.outcome.removed[i], *reasons]
-            found[candidate.id] = tuple(reasons)
+            reasons = usual.get(i, []) if not program.adjust[i] else self.judged(i)
+            found[candidate.id] = (*self.outcome.removed.get(i, ()), *reasons)
         return found
+
+    def judged(self, i: int) -> list[Reason]:
+        """The reasons of one candidate on its own view of the request, which may adjust it."""
+        program = self.catalog.program
+        trace, adjusted, objections = self._view(i)
+        reasons = [*objections, *reasons_of(program, i, trace, strict=self.strict)]
+        if adjusted is not None and adjusted.use is not None and not objections:
+            reasons.extend(self._replacement(i, program.candidates[i], adjusted.use))
+        return reasons
 
     def _replacement(self, i: int, candidate: Candidate, use: str) -> list[Reason]:
         """The reason that what would run in a candidate's place refuses; empty if it accepts."""

@@ -152,11 +152,11 @@ class _Answerer:
         self, request: Request, machine: Environment, wishes: tuple[Preference, ...], strict: bool
     ) -> str:
         """The answer to a request that was not asked before, as a line of JSON."""
-        from selector.render.data import answer_dict
+        from selector.answers import answer_text
         from selector.selection import decide
 
         report = decide(request, self.catalog, machine, wishes, strict=strict)
-        return _json(answer_dict(report, reasons=self.reasons))
+        return answer_text(report, reasons=self.reasons) + "\n"
 
     def remember(self, key: object, answer: str) -> str:
         """Keep an answer; the memory for them is bounded."""
