@@ -174,7 +174,6 @@ class View:
         self.translation, self.raw, self.strict = translation, list(raw), strict
         self.space, self.program = translation.space, translation.program
         self._accepted: dict[int, int] = {}
-        self._lax: View | None = None
         self.values: list[Sym] = list(raw)
         for step in self.program.steps:
             i = step.axis.index
@@ -292,18 +291,10 @@ class View:
             found = self._accepted[i] = self._acceptance(i) if self.program.adjust[i] else self.passes(i)
         return found
 
-    def lax(self) -> View:
-        """This view outside strict selection, as adjustments are decided on."""
-        if not self.strict:
-            return self
-        if self._lax is None:
-            self._lax = View(self.translation, self.raw, False, self)
-        return self._lax
-
     def adjusted(self, i: int) -> tuple[View, dict[str, int], list[int]]:
         """(the view after a candidate's adjustments, what runs in its place with its literal, where each entry applies)."""
-        circuit, asked = self.space.circuit, self.lax()
-        view = asked
+        circuit = self.space.circuit
+        view: View = self
         raw = list(self.raw)
         use: dict[str, int] = {}
         applied: list[int] = []
@@ -319,21 +310,19 @@ class View:
                     raw[axis.index] = symbolic.guarded(
                         self.space, here, symbolic.constant(value), raw[axis.index]
                     )
-                view = View(self.translation, raw, False, view)
+                view = View(self.translation, raw, self.strict, view)
         return view, use, applied
 
     def _acceptance(self, i: int) -> int:
         circuit = self.space.circuit
         view, use, _ = self.adjusted(i)
-        final = View(self.translation, view.raw, True, view) if self.strict else view
-        parts = [final.passes(i)]
+        parts = [view.passes(i)]
         if self.strict:
             touched = {axis.index for e in self.program.adjust[i] for axis, _ in e.adjustment.changes}
-            asked = self.lax()
-            parts += [-symbolic.differs(self.space, asked.values[k], view.values[k]) for k in sorted(touched)]
+            parts += [-symbolic.differs(self.space, self.values[k], view.values[k]) for k in sorted(touched)]
             parts += [-literal for literal in use.values()]
         for target, literal in use.items():
             position = self.program.position.get(target)
-            runs = FALSE if position is None else final.acceptance(position)
+            runs = FALSE if position is None else view.acceptance(position)
             parts.append(circuit.either(-literal, runs))
         return circuit.conj(parts)
