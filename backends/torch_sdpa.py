@@ -238,9 +238,10 @@ def _chosen_anyway(
 ) -> bool:
     """Whether torch takes this kernel without being forced: entering `sdpa_kernel` costs more than asking.
 
-    Asked of the tensors as they are, so not where autocast would change them first.
+    Asked of the tensors as they are, so not where autocast would change them first, and not of subclasses (fake tensors
+    have no kernels to choose from).
     """
-    if torch.is_autocast_enabled(q.device.type):
+    if type(q) is not torch.Tensor or torch.is_autocast_enabled(q.device.type):
         return False
     choice: int = torch._fused_sdp_choice(
         q,

@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from selector.bound import Decision, members
+from selector.engine import engine_for
 
 if TYPE_CHECKING:
     from selector.report import Report
@@ -38,7 +39,8 @@ def answer_text(report: Report, *, reasons: bool = True) -> str:
 
 def _rejected(report: Report, outcome: Decision) -> str:
     program = report.catalog.program
-    texts = program.evidence.texts(report.trace, strict=report.strict)
+    engine = engine_for(report.catalog, report.environment, report.strict)
+    texts = engine.explainer().texts(report.request)
     if program.adjusting:
         from selector.evidence import as_json
 

@@ -14,6 +14,7 @@ from selector.vocabulary import nearest
 if TYPE_CHECKING:
     from selector.catalog import Catalog
     from selector.environment import Environment
+    from selector.explainer import Explainer
     from selector.preferences import Preference
     from selector.reasons import Reason
     from selector.report import Report
@@ -46,12 +47,21 @@ class Outcome(NamedTuple):
 class Engine:
     """One catalog on one environment: a bound program and the decisions already made."""
 
-    __slots__ = ("__weakref__", "bound", "catalog", "environment", "memo", "strict")
+    __slots__ = ("__weakref__", "_explainer", "bound", "catalog", "environment", "memo", "strict")
 
     def __init__(self, catalog: Catalog, environment: Environment, strict: bool) -> None:
         self.catalog, self.environment, self.strict = catalog, environment, strict
         self.bound = Bound(catalog.tables, environment, lambda: catalog.program, strict=strict)
         self.memo: dict[Any, Selection | Report] = {}
+        self._explainer: Explainer | None = None
+
+    def explainer(self) -> Explainer:
+        """What explains many requests; made when it is first wanted."""
+        if self._explainer is None:
+            from selector.explainer import Explainer
+
+            self._explainer = Explainer(self.catalog.program, self.bound.facts, strict=self.strict)
+        return self._explainer
 
     def decide(self, request: Request, preferences: tuple[Preference, ...]) -> Outcome | Decision:
         """The decision with preferences applied. Raises PinError for a pin that names nobody."""

@@ -7,6 +7,8 @@ the values of the axes it names and is kept by those. An explanation then mostly
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from selector.nodes import evaluate
@@ -15,7 +17,6 @@ from selector.reasons import Reason, involved_axes, limit_reasons, rule_reason
 if TYPE_CHECKING:
     from selector.nodes import Node
     from selector.program import Program, Trace
-    from selector.vocabulary import Axis
 
 __all__ = ["Evidence"]
 
@@ -29,7 +30,7 @@ Told = dict[int, tuple[Reason, ...]]
 class Evidence:
     """The reasons of one program."""
 
-    __slots__ = ("_axes", "_declared", "_rules", "_texts", "clauses", "names", "program")
+    __slots__ = ("_declared", "_picks", "_rules", "_texts", "clauses", "names", "program")
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -38,8 +39,8 @@ class Evidence:
         self._declared: list[dict[Any, Told]] = [{} for _ in program.vocabulary.axes]
         self._texts: list[dict[Any, dict[int, str]]] = [{} for _ in program.vocabulary.axes]
         self._rules: dict[tuple[Any, ...], tuple[Reason, str]] = {}
-        #: By (candidate, place among its rules), the axes that the rule is about.
-        self._axes: dict[tuple[int, int], tuple[Axis, ...]] = {}
+        #: By (candidate, place among its rules), what takes the values that the rule is about.
+        self._picks: dict[tuple[int, int], Callable[[Sequence[Any]], Any]] = {}
         found: dict[tuple[Node, bool], list[tuple[int, int]]] = {}
         for i, rules in enumerate(program.rules):
             for k, (rule, node) in enumerate(rules):
@@ -82,7 +83,7 @@ class Evidence:
             found += self.declared(axis, value).get(i, ())
         for k, (rule, node) in enumerate(self.program.rules[i]):
             if (rule.kind != "warn" or (strict and rule.strict)) and evaluate(node, trace.atoms):
-                found.append(self._rule(i, k, trace)[0])
+                found.append(self._rule(i, k, trace.values)[0])
         return tuple(found)
 
     def everyone(self, trace: Trace, *, strict: bool) -> dict[int, list[Reason]]:
@@ -95,42 +96,42 @@ class Evidence:
                 else:
                     found[i] = [*reasons]
         for i, k in self.applying(trace, strict=strict):
-            found.setdefault(i, []).append(self._rule(i, k, trace)[0])
+            found.setdefault(i, []).append(self._rule(i, k, trace.values)[0])
         return found
 
-    def texts(self, trace: Trace, *, strict: bool) -> dict[int, list[str]]:
-        """The same, each reason as JSON: axis, code, message and place."""
-        found: dict[int, list[str]] = {}
-        for axis, value in enumerate(trace.values):
-            memo = self._texts[axis]
-            written = memo.get(value)
-            if written is None:
-                if len(memo) >= KEPT:
-                    memo.clear()
-                told = self.declared(axis, value)
-                written = memo[value] = {i: ", ".join(map(as_json, rs)) for i, rs in told.items()}
-            for i, text in written.items():
-                if i in found:
-                    found[i].append(text)
-                else:
-                    found[i] = [text]
-        for i, k in self.applying(trace, strict=strict):
-            found.setdefault(i, []).append(self._rule(i, k, trace)[1])
+    def declared_texts(self, axis: int, value: Any) -> dict[int, str]:
+        """Who refuses a value of an axis by its declaration, and the reasons as JSON: axis, code, message and place."""
+        memo = self._texts[axis]
+        found = memo.get(value)
+        if found is None:
+            if len(memo) >= KEPT:
+                memo.clear()
+            told = self.declared(axis, value)
+            found = memo[value] = {i: ", ".join(map(as_json, reasons)) for i, reasons in told.items()}
         return found
 
-    def _rule(self, i: int, k: int, trace: Trace) -> tuple[Reason, str]:
+    def written(self, i: int, k: int, values: Sequence[Any]) -> str:
+        """The reason of one rule that applies, as JSON."""
+        return self._rule(i, k, values)[1]
+
+    def _rule(self, i: int, k: int, values: Sequence[Any]) -> tuple[Reason, str]:
         """The reason of one rule, and its JSON."""
-        axes = self._axes.get((i, k))
-        if axes is None:
-            axes = self._axes[i, k] = involved_axes(self.program.rules[i][k].rule)
-        key = (i, k, *[trace.values[a.index] for a in axes])
+        pick = self._picks.get((i, k))
+        if pick is None:
+            axes = [a.index for a in involved_axes(self.program.rules[i][k].rule)]
+            pick = self._picks[i, k] = itemgetter(*axes) if axes else _nothing
+        key = (i, k, pick(values))
         found = self._rules.get(key)
         if found is None:
             if len(self._rules) >= COMBINATIONS:
                 self._rules.clear()
-            reason = rule_reason(self.program.candidates[i], self.program.rules[i][k].rule, trace)
+            reason = rule_reason(self.program.candidates[i], self.program.rules[i][k].rule, values)
             found = self._rules[key] = (reason, as_json(reason))
         return found
+
+
+def _nothing(values: Sequence[Any]) -> None:
+    """What a rule without axes reads."""
 
 
 def as_json(reason: Reason) -> str:

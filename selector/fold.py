@@ -147,6 +147,8 @@ class Folded:
             elif step.same_as is not None:
                 read.add(step.same_as)
         needed.reverse()
+        #: All axes that need computing, those that nothing reads included.
+        self.dependent = self.late
         self.lately = {step.axis.index for step, _, _ in self.late}
         self.late = needed
         #: Atoms that are read, and axes that have a table: those that refuse somebody or make such an atom true.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector.conditions import AxisTest, Condition, _walk, axes_of, describe
@@ -285,11 +285,11 @@ def involved_axes(rule: Rule) -> tuple[Axis, ...]:
     )
 
 
-def rule_reason(candidate: Candidate, rule: Rule, trace: Trace) -> Reason:
-    """Why a rule that applies refuses."""
+def rule_reason(candidate: Candidate, rule: Rule, values: Sequence[Any]) -> Reason:
+    """Why a rule that applies refuses, given the values of all axes."""
     involved = involved_axes(rule)
-    shown = [f"{a.name}={word(_value(a, trace))}" for a in involved if a.type != "packages"]
-    unknown = [a for a in involved if trace.values[a.index] is UNKNOWN]
+    shown = [f"{a.name}={word(_value(values[a.index]))}" for a in involved if a.type != "packages"]
+    unknown = [a for a in involved if values[a.index] is UNKNOWN]
     offered = describe(rule.require) if rule.require is not None else _opposite(rule)
     asked = ", ".join(shown)
     message = f"{rule.text} ({candidate.id}; asked: {asked})" if asked else f"{rule.text} ({candidate.id})"
@@ -308,8 +308,7 @@ def rule_reason(candidate: Candidate, rule: Rule, trace: Trace) -> Reason:
     )  # fmt: skip
 
 
-def _value(axis: Axis, trace: Trace) -> Any:
-    value = trace.values[axis.index]
+def _value(value: Any) -> Any:
     return "unknown" if value is UNKNOWN else value
 
 

@@ -30,7 +30,8 @@ class Linter:
         pairs = [p.when for pack in catalog.packs for p in pack.pairs if p.when is not None]
         self.space = Space([catalog.program], [pairs])
         self.translation = Translation(self.space, catalog.program)
-        self.solver = Solver(self.space)
+        #: A fact of a machine may be unknown, but nobody leaves one open: it would satisfy every limit.
+        self.solver = Solver(self.space, _machines(self.space))
         self.ids = [c.id for c in catalog.candidates]
         self._views: dict[int, View] = {}
         self._refusals: dict[int, list[Refusal]] = {}
@@ -224,6 +225,16 @@ class Linter:
         for at, literals in places.items():
             if not any(self.possible(x) for x in literals):
                 yield Finding("adjustment-never-applies", at, "this adjustment never applies", NONE)
+
+
+def _machines(space: Space) -> list[int]:
+    return [
+        -literal
+        for given in space.given
+        if given.axis.of == "environment"
+        for c, literal in zip(given.classes, given.literals)
+        if c.kind == "null"
+    ]
 
 
 def _unconditional(rule: Rule) -> bool:
