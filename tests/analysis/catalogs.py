@@ -38,12 +38,12 @@ def small(root: Path, pack: str, **manifests: str) -> Catalog:
     return Catalog.load("small", manifests=root)
 
 
-def edited(root: Path, pack: str, *edits: tuple[str, str, str]) -> Catalog:
-    """A shipped pack with parts of its files (relative to the manifests directory) replaced, each part found once."""
+def edited(root: Path, pack: str, *edits: tuple[str, str, str], everywhere: bool = False) -> Catalog:
+    """A shipped pack with parts of its files (relative to the manifests directory) replaced: the first of each, or all."""
     shutil.copytree(manifests_root(), root, dirs_exist_ok=True)
     for name, old, new in edits:
         path = root / name
         text = path.read_text(encoding="utf-8")
         assert old in text, (name, old)
-        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+        path.write_text(text.replace(old, new, -1 if everywhere else 1), encoding="utf-8")
     return Catalog.load(pack, manifests=root)
