@@ -127,14 +127,16 @@ def _all_lost(report: Report, backend: str, accepted: set[int]) -> bool:
 
 
 def near_misses(report: Report) -> list[str]:
-    """Refused candidates, those that lack least first: fewest reasons, then those that the request can mend."""
+    """Refused candidates, those that lack least first: in the policy's order at all, fewest reasons, what the request can mend."""
+    candidates = report.catalog.candidates
+    listed = {candidates[i].id for i in report.order}
 
-    def key(item: tuple[int, str]) -> tuple[int, int, int, int]:
+    def key(item: tuple[int, str]) -> tuple[int, bool, int, int, int]:
         n, ident = item
         reasons = report.rejected[ident]
         hopeless = sum(1 for r in reasons if r.fix == "none")
         outside = sum(1 for r in reasons if r.fix == "environment")
-        return (hopeless, len({r.axis for r in reasons}), outside, n)
+        return (hopeless, ident not in listed, len({r.axis for r in reasons}), outside, n)
 
     return [ident for _, ident in sorted(enumerate(report.rejected), key=key)]
 

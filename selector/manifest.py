@@ -352,7 +352,7 @@ class _Decoder:
             data.get("kernel"),
             variant.get("note", data.get("note")),
             variant.get("option", data.get("option")),
-            variant.get("source", data.get("source")),
+            variant.get("source") or data.get("source") or data.get("homepage"),
             data.get("homepage"),
             self.document.mark((*path, "name")),
             self.pack,

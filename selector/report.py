@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from selector.nodes import evaluate
 from selector.preferences import Preference
 from selector.reasons import Reason, Warned, adjustment_reasons, reasons_of, warnings_of
 from selector.vocabulary import UNKNOWN
@@ -151,6 +152,11 @@ class Report:
         }
 
     @property
+    def order(self) -> dict[int, None]:
+        """The order of the policy rule in force for this request, as positions of candidates, whether they fit or not."""
+        return self._once("order", self._order)
+
+    @property
     def trace(self) -> Trace:
         """The full evaluation of the request as asked."""
         return self._once("trace", lambda: self.catalog.program.trace(self._raw(), strict=self.strict))
@@ -206,6 +212,13 @@ class Report:
             candidate.option,
         )
 
+    def _order(self) -> dict[int, None]:
+        if self.outcome.policy < 0:
+            return {}
+        entries = self.catalog.program.policy[self.outcome.policy].order
+        holding = [e for e in entries if evaluate(e.node, self.trace.atoms)]
+        return dict.fromkeys(i for entry in holding for i in entry.members)
+
     def _because(self, i: int, candidate: Candidate) -> str:
         for preference in self.preferences:
             if preference.kind in ("pin", "prefer") and _names(preference, candidate):
@@ -214,8 +227,7 @@ class Report:
         rule = self.policy_rule
         if rule is None:
             return "in catalog order"
-        order = self.outcome.listed
-        return f"policy “{rule}”" if i in order else f"not in the order of policy “{rule}”"
+        return f"policy “{rule}”" if i in self.order else f"not in the order of policy “{rule}”"
 
     def _rejected(self) -> dict[str, tuple[Reason, ...]]:
         program = self.catalog.program

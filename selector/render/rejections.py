@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from selector.errors import printable
-from selector.nodes import evaluate
 
 if TYPE_CHECKING:
     from selector.reasons import Reason
@@ -130,12 +129,7 @@ def _family(report: Report, members: list[str], full: bool) -> list[Block]:
 
 def in_policy_order(report: Report) -> list[str]:
     """Rejected candidates in the order that the policy rule in force would have given them."""
-    program = report.catalog.program
-    order: dict[str, None] = {}
-    if report.outcome.policy >= 0:
-        for entry in program.policy[report.outcome.policy].order:
-            if evaluate(entry.node, report.trace.atoms):
-                order.update(dict.fromkeys(program.candidates[i].id for i in entry.members))
+    order = dict.fromkeys(report.catalog.candidates[i].id for i in report.order)
     return [*(i for i in order if i in report.rejected), *(i for i in report.rejected if i not in order)]
 
 

@@ -92,7 +92,8 @@ class _Report(Screen):
             text = f"No backend fits: pack {report.catalog.name} has no candidates"
         else:
             total = len(report.rejected) + len(report.excluded)
-            text = f"No backend fits: {total} candidates{'; ' if counts else ''}{counts}"
+            plural = "" if total == 1 else "s"
+            text = f"No backend fits: {total} candidate{plural}{'; ' if counts else ''}{counts}"
         self.put(printable(text), 0, 2, "bold", "red")
 
     def runs(self) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from selector import preferences
+from selector.advice import near_misses
 from selector.catalog import Catalog
 from selector.environment import Environment
 from selector.preferences import Preference
@@ -233,3 +235,21 @@ def test_paint_without_style_is_plain() -> None:
     assert Paint(True)("x") == "x"
     assert Paint(True)("x", "red") == "\033[31mx\033[0m"
     assert Paint(False)("x", "red") == "x"
+
+
+def test_who_is_in_the_order_and_who_is_not(tmp_path: Path) -> None:
+    """A candidate that only catalog order ranks is not said to be the policy's, and is no near miss before those that are."""
+    root = tmp_path / "render"
+    shutil.copytree(SMALL, root)
+    pack = root / "small" / "pack.yaml"
+    pack.write_text(pack.read_text("utf-8").replace("unlisted: excluded", "unlisted: last"), "utf-8")
+    catalog = Catalog.load("small", manifests=root)
+    report = made(catalog, "new", {"head_size": 128, "dtype": "float32"})
+    because = {r.id: r.because for r in report.ranked}
+    assert because["spare"] == "not in the order of policy “newest GPUs”"
+    assert {why for ident, why in because.items() if ident != "spare"} == {"policy “newest GPUs”"}
+    refused = made(
+        catalog, "new", {"head_size": 128, "dtype": "float32", "mla": True, "per_head_scales": True}
+    )
+    assert "spare" in refused.rejected
+    assert near_misses(refused)[-1] == "spare"
