@@ -19,6 +19,14 @@ __all__ = ["Answer", "Child"]
 #: Seconds that the child may take to start: it imports a framework.
 START = 180.0
 
+#: What the child runs. It imports nothing from the directory it was started in, unless the parent would.
+WORKER = """\
+import sys
+sys.path[:] = [path for path in sys.path if path]
+from backends.verify.worker import main
+sys.exit(main())
+"""
+
 
 class Answer(NamedTuple):
     """What became of one call; ``outcome`` may be crash or timeout beside what `judge.Verdict` knows."""
@@ -75,7 +83,7 @@ class Child:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the child
         paths = [path or os.getcwd() for path in sys.path]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "backends.verify.worker"],
+            [sys.executable, "-c", WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -49,6 +49,7 @@ SHOWN = 200
 #: What the child runs: it prints the outcome as the last line of standard output, whatever the module prints before.
 CHILD = """\
 import importlib, json, sys
+sys.path[:] = [path for path in sys.path if path]  # nothing from the directory it was started in
 try:
     importlib.import_module(sys.argv[1])
     outcome = None

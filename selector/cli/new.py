@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 #: What the wrapper's template honours, as axes; those that the vocabulary has are declared.
-HONOURED = {"causal": "true", "non_causal": "true", "lse": "true", "layout": "[dense]"}
+HONOURED = {
+    "causal": "true",
+    "non_causal": "true",
+    "lse": "true",
+    "layout": "[dense]",
+    "kv_cache_dtype": "[auto]",
+}
 
 #: Formats that it declares.
 FORMATS = "[float16, bfloat16, float32]"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from backends.verify import Options, Result, verify
+from backends.verify.child import WORKER
 from tests.backends.verify.packs import HERE, line_of, pack
 
 QUICK = Options(rounds=1)
@@ -165,3 +168,15 @@ def test_candidates_of_other_machines_are_put_to_their_wrappers() -> None:
     assert count.calls > 30
     every = verify(catalog, Environment.preset("cpu"), options)
     assert {c.environment for c in every.counts} == {"gh200", "h100"}, "one of each kind of machine"
+
+
+def test_the_child_takes_nothing_from_the_directory_it_starts_in(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise SystemExit('not this one')\n", encoding="utf-8")
+    ended = subprocess.run(
+        [sys.executable, "-c", WORKER],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
