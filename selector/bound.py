@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector import derive
-from selector.closures import Test, compile_expression, compile_node
+from selector.closures import Test, Value, compile_expression, compile_node
 from selector.fold import Folded, expression_bits
 from selector.nodes import FALSE, TRUE, Atom, Node, bits_of
 from selector.vocabulary import MISSING
@@ -112,10 +112,39 @@ class _Axis:
         self.refusing, self.atoms = tuple(refusing), tuple(atoms)
 
 
+class _Late:
+    """Axes whose value depends on others, in order, and what they read of the rest: values by position, and atoms."""
+
+    __slots__ = ("bits", "memo", "steps", "values")
+
+    def __init__(self, steps: Sequence[_Step]) -> None:
+        self.steps = tuple(steps)
+        self.bits = 0
+        self.values: set[int] = set()
+        for step in steps:
+            self.bits |= step.bits
+            self.values |= step.reads
+        #: What they contribute by the atoms they read, where that is all they read.
+        self.memo: dict[Any, Entry] = {}
+
+
+class _Step(NamedTuple):
+    """One such axis: position, table, what it is the same as, where it is ignored, neutral, expression, what these read."""
+
+    index: int
+    table: _Axis | None
+    same_as: int | None
+    ignored: Test | None
+    neutral: Any
+    expr: Value | None
+    reads: frozenset[int]
+    bits: int
+
+
 class _Shape:
     """Requests that give the same fields: what all other plain axes contribute, the tables of these, what depends on them."""
 
-    __slots__ = ("atoms", "clauses", "late", "picked", "refused", "tables")
+    __slots__ = ("atoms", "clauses", "late", "refused", "tables")
 
     def __init__(
         self,
@@ -123,12 +152,11 @@ class _Shape:
         atoms: int,
         clauses: tuple[Clause, ...],
         tables: tuple[_Axis | None, ...],
-        picked: Callable[[tuple[Any, ...]], Any] | None,
+        late: tuple[tuple[_Late, Callable[[tuple[Any, ...]], Any] | None, dict[Any, Entry]], ...],
     ) -> None:
         self.refused, self.atoms, self.clauses, self.tables = refused, atoms, clauses, tables
-        #: Takes the values that dependent axes read; by these and the atoms they read, what they contribute.
-        self.picked = picked
-        self.late: dict[Any, Entry] = {}
+        #: Dependent axes, what takes the values that they read, and by these and the atoms they read what they contribute.
+        self.late = late
 
 
 class _Order:
@@ -212,29 +240,28 @@ class Bound:
 
         found = {i: made(i) for i in sorted(folded.axes - folded.lately)}
         self.plain: dict[int, _Axis] = {i: axis for i, axis in found.items() if axis is not None}
-        #: Axes whose value depends on others: position, table, what it is the same as, where it is ignored, neutral, expression.
-        self.late = tuple(
-            (
-                s.axis.index,
-                made(s.axis.index),
-                s.same_as,
-                None if ignored == FALSE else compile_node(ignored),
-                s.axis.neutral,
-                None if expr is None else compile_expression(expr),
-            )
-            for s, ignored, expr in folded.late
-        )
-        #: What they read of the rest: values by position, and atoms (their own among them).
-        self.late_values: set[int] = set()
-        self.late_bits = 0
+        steps = []
         for step, ignored, expr in folded.late:
-            self.late_bits |= bits_of(ignored)
-            self.late_values.add(step.axis.index)
+            reads, bits = {step.axis.index}, bits_of(ignored)
             if expr is not None:
-                self.late_values |= derive.inputs(expr)[0]
-                self.late_bits |= expression_bits(expr)
+                reads |= derive.inputs(expr)[0]
+                bits |= expression_bits(expr)
             elif step.same_as is not None:
-                self.late_values.add(step.same_as)
+                reads.add(step.same_as)
+            steps.append(
+                _Step(
+                    step.axis.index,
+                    made(step.axis.index),
+                    step.same_as,
+                    None if ignored == FALSE else compile_node(ignored),
+                    step.axis.neutral,
+                    None if expr is None else compile_expression(expr),
+                    frozenset(reads),
+                    bits,
+                )
+            )
+        #: Those whose value depends on others, in parts that are remembered apart.
+        self.late = _parts(steps, {i: sum(b for b, _ in atoms) for i, atoms in tables.atoms_of.items()})
         self.values: list[Any] = [
             MISSING if a.same_as is not None else a.default for a in tables.vocabulary.axes
         ]
@@ -268,14 +295,18 @@ class Bound:
         for bit in self.by_atom:
             self.triggers |= bit
         self._shapes = {}
-        for axis in (*self.plain.values(), *(late[1] for late in self.late)):
+        for part in self.late:
+            part.memo.clear()
+        for axis in (*self.plain.values(), *(step.table for part in self.late for step in part.steps)):
             if axis is not None:
                 axis.memo.clear()
 
     def _usual(self) -> int:
         """The atoms that are true where nothing is asked."""
         atoms = self._shape(()).atoms
-        return atoms | self._later((), (), atoms)[1]
+        for part in self.late:
+            atoms |= self._later(part, (), (), atoms)[1]
+        return atoms
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 
@@ -314,14 +345,13 @@ class Bound:
                 atoms |= entry[1]
                 if entry[2]:
                     clauses += entry[2]
-        if self.late:
-            picked = shape.picked
-            key = (atoms & self.late_bits, picked(values)) if picked is not None else atoms & self.late_bits
-            entry = shape.late.get(key)
+        for part, picked, memo in shape.late:
+            key = atoms & part.bits if picked is None else (atoms & part.bits, picked(values))
+            entry = memo.get(key)
             if entry is None:
-                if len(shape.late) >= KEPT:
-                    shape.late.clear()
-                entry = shape.late[key] = self._later(axes, values, atoms)
+                if len(memo) >= KEPT:
+                    memo.clear()
+                entry = memo[key] = self._later(part, axes, values, atoms)
             refused |= entry[0]
             atoms |= entry[1]
             if entry[2]:
@@ -336,7 +366,7 @@ class Bound:
                 refused |= mask
         return refused, atoms
 
-    def _later(self, axes: tuple[int, ...], values: tuple[Any, ...], atoms: int) -> Entry:
+    def _later(self, part: _Late, axes: tuple[int, ...], values: tuple[Any, ...], atoms: int) -> Entry:
         """What axes contribute whose value depends on others."""
         refused = bits = 0
         clauses: tuple[Clause, ...] = ()
@@ -344,7 +374,7 @@ class Bound:
         for i, value in zip(axes, values):
             if i not in self.constants:
                 found[i] = value
-        for index, table, same_as, ignored, neutral, expr in self.late:
+        for index, table, same_as, ignored, neutral, expr, _, _ in part.steps:
             if ignored is not None and ignored(atoms):
                 value = neutral
             elif expr is not None:
@@ -372,9 +402,12 @@ class Bound:
                 refused |= entry[0]
                 atoms |= entry[1]
                 clauses += entry[2]
-        read = [k for k, i in enumerate(axes) if i in self.late_values]
+        late = []
+        for part in self.late:
+            read = [k for k, i in enumerate(axes) if i in part.values]
+            late.append((part, itemgetter(*read), {}) if read else (part, None, part.memo))
         tables = tuple(self.plain.get(i) for i in axes)
-        shape = _Shape(refused, atoms, clauses, tables, itemgetter(*read) if read else None)
+        shape = _Shape(refused, atoms, clauses, tables, tuple(late))
         if len(self._shapes) >= KEPT:
             self._shapes.clear()
         self._shapes[axes] = shape
@@ -428,6 +461,28 @@ class Bound:
         program = self.program()
         raw = program.template(self.facts, dict(zip(axes, values)))
         return program.accepts(i, raw, strict=self.strict)
+
+
+def _parts(steps: Sequence[_Step], atoms: Mapping[int, int]) -> tuple[_Late, ...]:
+    """Axes that depend on others: first those that are worked out from values, then those that atoms decide.
+
+    Sizes have many values and what atoms decide has few, so the second part is remembered whatever the sizes are. What it
+    reads by value of the first is worked out there again.
+    """
+    first: dict[int, _Step] = {}
+    rest: dict[int, _Step] = {}
+    open_bits = 0
+    for step in steps:
+        if len(step.reads) > 1 and not step.bits & open_bits and not step.reads & rest.keys():
+            first[step.index] = step
+        else:
+            rest[step.index] = step
+            open_bits |= atoms.get(step.index, 0)
+    for step in reversed(steps):
+        if any(step.index in other.reads for other in rest.values()):
+            rest[step.index] = step
+    again = [step for step in steps if step.index in rest]
+    return tuple(_Late(part) for part in (list(first.values()), again) if part)
 
 
 def _rest(node: Node) -> Test | None:
