@@ -45,8 +45,11 @@ class Encoder:
         #: For each gate that z3 knows the predicates that it depends on, as bits.
         self.reads: dict[int, int] = {TRUE: 0}
         self._handles: dict[int, Any] = {}
+        #: z3's numbers of the handles, by literal.
+        self.ids: dict[int, int] = {}
         self._limits: dict[tuple[int, tuple[int, ...]], int] = {}
         self._predicates: dict[int, int] = {}
+        self._names: dict[int, Any] = {}
         for given in space.given:
             self._exactly_one(given)
 
@@ -110,7 +113,25 @@ class Encoder:
                     self._tell([f"(declare-const {name} Bool)", f"(assert (= {name} g{gate}))"])
             constant = self.z3.Bool(name)
             handle = self._handles[literal] = constant if literal > 0 else self.z3.Not(constant)
+            self.ids[literal] = handle.get_id()
         return handle
+
+    def declared(self, gate: int) -> Any:
+        """The declaration of a variable, as z3's C functions take it."""
+        found = self._names.get(gate)
+        if found is None:
+            found = self._names[gate] = self.z3.Bool(f"n{gate}").decl()
+        return found.ast
+
+    def blamed(self) -> set[int]:
+        """After a negative answer: the ids of the handles that exclude each other."""
+        core, context = self.z3.z3core, self.solver.ctx.ref()
+        vector = core.Z3_solver_get_unsat_core(context, self.solver.solver)
+        core.Z3_ast_vector_inc_ref(context, vector)
+        size = core.Z3_ast_vector_size(context, vector)
+        found = {core.Z3_get_ast_id(context, core.Z3_ast_vector_get(context, vector, k)) for k in range(size)}
+        core.Z3_ast_vector_dec_ref(context, vector)
+        return found
 
     def _exactly_one(self, given: Given) -> None:
         self.define(given.literals)

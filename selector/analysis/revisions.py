@@ -35,17 +35,19 @@ class Place(NamedTuple):
     label: str
 
 
-def resolve(text: str, root: str, keep: ExitStack) -> Place:
+def resolve(text: str, root: str, keep: ExitStack, beside: str | None = None) -> Place:
     """What a name stands for: a manifests directory, a pack's directory or name, ``REV``, or ``REV:path``.
 
-    ``root`` is the manifests directory in use, ``keep`` holds temporary files until it is closed. Raises PlaceError.
+    ``root`` is the manifests directory in use, ``keep`` holds temporary files until it is closed. ``beside`` is what the
+    name is compared with: if that is a directory, a revision means what it was then. Raises PlaceError.
     """
     if os.path.isdir(text):
         return _folder(os.path.abspath(text), root, text)
     if text in pack_names(root):
         return Place(root, {text: text}, text)
     revision, sign, path = text.partition(":")
-    return _revision(revision, path if sign else None, root, text, keep)
+    place = os.path.abspath(beside) if beside is not None and os.path.isdir(beside) else root
+    return _revision(revision, path if sign else None, place, root, text, keep)
 
 
 def _folder(folder: str, root: str, label: str) -> Place:
@@ -61,16 +63,18 @@ def _folder(folder: str, root: str, label: str) -> Place:
     return Place(folder, {name: name for name in pack_names(folder)}, label)
 
 
-def _revision(revision: str, path: str | None, root: str, label: str, keep: ExitStack) -> Place:
-    top = _git(root, "rev-parse", "--show-toplevel")
-    known = None if top is None else _git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+def _revision(revision: str, path: str | None, here: str, root: str, label: str, keep: ExitStack) -> Place:
+    top = _git(here, "rev-parse", "--show-toplevel")
+    known = None if top is None else _git(here, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     if top is None or known is None or not revision or revision.startswith("-"):
         near = nearest(label, pack_names(root))
         raise PlaceError(
             f"{label}: no directory, no pack{'' if top is None else ' and no git revision'} of that name",
             f"did you mean {near}?" if near else f"packs: {', '.join(pack_names(root))}",
         )
-    wanted = (path or os.path.relpath(root, top.decode().strip())).strip("/")
+    wanted = (path or os.path.relpath(os.path.realpath(here), os.path.realpath(top.decode().strip()))).strip(
+        "/"
+    )
     tree = known.decode().strip()
     archive = _git(top.decode().strip(), "archive", "--format=tar", tree, os.path.dirname(wanted) or wanted)
     if archive is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,23 +43,30 @@ class Solution:
         return known == (literal > 0)
 
     def _value(self, root: int) -> bool:
+        """The value of a gate; of its inputs no more are looked at than settle it."""
         gates, values = self.space.circuit.gates, self._values
-        pending = [root]
-        while pending:
-            gate = pending[-1]
-            parts = gates[gate]
-            if gate in values:
-                pending.pop()
-            elif parts is None:
+        stack = [(root, iter(gates[root] or ()))]
+        while stack:
+            gate, rest = stack[-1]
+            if gates[gate] is None:
                 values[gate] = self._variable(gate)
-                pending.pop()
+                stack.pop()
+                continue
+            for part in rest:
+                inner = part if part > 0 else -part
+                known = values.get(inner)
+                if known is None:
+                    # looked at again when it is known
+                    stack[-1] = (gate, itertools.chain((part,), rest))
+                    stack.append((inner, iter(gates[inner] or ())))
+                    break
+                if known != (part > 0):
+                    values[gate] = False
+                    stack.pop()
+                    break
             else:
-                missing = [abs(p) for p in parts if abs(p) not in values]
-                if missing:
-                    pending += missing
-                else:
-                    values[gate] = all(values[abs(p)] == (p > 0) for p in parts)
-                    pending.pop()
+                values[gate] = True
+                stack.pop()
         return values[root]
 
     def _variable(self, gate: int) -> bool:
@@ -66,8 +74,7 @@ class Solution:
         core, context = encoder.z3.z3core, encoder.solver.ctx.ref()
         if self._model is None:
             self._model = encoder.solver.model()
-        constant = encoder.z3.Bool(f"n{gate}").decl()
-        value = core.Z3_model_get_const_interp(context, self._model.model, constant.ast)
+        value = core.Z3_model_get_const_interp(context, self._model.model, encoder.declared(gate))
         return bool(value) and core.Z3_get_bool_value(context, value) == 1
 
     def class_of(self, given: Given) -> int:
@@ -112,8 +119,8 @@ class Solution:
             elif self.true(gate):
                 pending += [abs(p) for p in parts]
             else:
-                false = [abs(p) for p in parts if not self.true(p)]
-                pending.append(min(false, key=lambda g: reads[g].bit_count()))
+                inputs = sorted(parts, key=lambda p: reads[abs(p)].bit_count())
+                pending.append(next(abs(p) for p in inputs if not self.true(p)))
         return found
 
     def point(self) -> Point:

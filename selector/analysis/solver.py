@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from selector.analysis.circuit import FALSE, TRUE
 from selector.analysis.encoder import Encoder
 from selector.analysis.integers import Piece
-from selector.analysis.numbers import variables
+from selector.analysis.numbers import Key, variables
 from selector.analysis.solution import Point, Solution
 from selector.analysis.theory import Answer, Question, Theory, groups
 
@@ -40,6 +40,8 @@ class Solver:
         for literal in self.always:
             self.standing |= self.encoder.reads.get(abs(literal), 0)
         self._core: tuple[int, ...] = ()
+        #: Each predicate with its literal and the numbers that it is about.
+        self._needs: list[tuple[Predicate, int, frozenset[Key]]] = []
         self._solution = Solution(self.encoder)
 
     def clause(self, literals: Iterable[int]) -> None:
@@ -76,8 +78,8 @@ class Solver:
                 encoder.solver.ctx.ref(), encoder.solver.solver, len(handles), assumptions
             )
             if verdict == UNSAT:
-                blamed = {h.get_id() for h in encoder.solver.unsat_core()}
-                self._core = tuple(x for x, h in zip(wanted, handles) if h.get_id() in blamed)
+                blamed = encoder.blamed()
+                self._core = tuple(x for x in wanted if encoder.ids[x] in blamed)
                 return False
             if verdict != SAT:
                 raise RuntimeError(f"z3 gave up: {encoder.solver.reason_unknown()}")
@@ -149,10 +151,13 @@ class Solver:
     def _predicates(self, reads: int) -> list[tuple[Predicate, bool]]:
         """The predicates of gates that are about numbers here, with their truth in the last solution."""
         found = self._solution
+        needs = self._needs
+        for predicate in self.space.predicates[len(needs) :]:
+            needs.append((predicate, self.space.predicate_literals[predicate], variables(predicate.term)))
         return [
-            (predicate, found.true(self.space.predicate_literals[predicate]))
-            for k, predicate in enumerate(self.space.predicates)
-            if reads >> k & 1 and all(found.piece(key) is not None for key in variables(predicate.term))
+            (predicate, found.true(literal))
+            for k, (predicate, literal, keys) in enumerate(needs)
+            if reads >> k & 1 and all(found.piece(key) is not None for key in keys)
         ]
 
     def _question(self, members: list[tuple[Predicate, bool]]) -> Question:

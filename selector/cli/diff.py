@@ -31,8 +31,8 @@ def register(subparsers: Subparsers) -> None:
         description=(
             "Every request and machine for which two states of manifests choose differently, as general conditions with\n"
             "an example each: another winner, other candidates, another order, other reasons, warnings or adjustments.\n"
-            "OLD and NEW are manifests directories, packs' directories or names, or git revisions (REV or REV:path);\n"
-            "NEW is by default the manifests in use."
+            "OLD and NEW are manifests directories, packs' directories or names, or git revisions (REV or REV:path); REV beside\n"
+            "a directory means what was in it then. NEW is by default the manifests in use."
         ),
         examples=(
             "diff HEAD",
@@ -67,8 +67,9 @@ def run(arguments: Namespace) -> int:
         raise UsageError(f"--limit takes a number of at least 1, not {arguments.limit}")
     root = options.root_of(arguments) or manifests_root()
     with ExitStack() as keep:
-        old = resolve(words[0], root, keep)
-        new = resolve(words[1], root, keep) if len(words) > 1 else resolve(root, root, keep)
+        words = words if len(words) > 1 else [*words, root]
+        old = resolve(words[0], root, keep, words[1])
+        new = resolve(words[1], root, keep, words[0])
         notes, found = _compared(old, new, arguments)
     if arguments.json:
         output.write_json(

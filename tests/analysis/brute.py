@@ -5,8 +5,11 @@ By hand, for each of the ten edits: `python -m tests.analysis.brute --points 100
 
 from __future__ import annotations
 
+import argparse
 import random
 import re
+import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +28,7 @@ from selector.program import Program
 from selector.request import Request
 from selector.vocabulary import MISSING, Axis, Packages, PackageState, Vocabulary
 
-__all__ = ["Asked", "Key", "Regions", "Pool", "Sides", "Tally", "compared"]
+__all__ = ["Asked", "Key", "Pool", "Regions", "Sides", "Tally", "compared"]
 
 #: (kind, candidate or candidates, before, after), in the words of a comparison.
 Key = tuple[str, str, str, str]
@@ -40,7 +43,7 @@ class Pool:
         text = "\n".join(path.read_text(encoding="utf-8") for path in files)
         named = {int(n) for n in re.findall(r"(?<![\w.])\d{1,5}(?![\w.])", text)}
         self.numbers = sorted({n + step for n in (*named, 1, 48, 96) for step in (-1, 0, 1) if n + step > 0})
-        found = {v for v in re.findall(r"[<>=!~]=?\s*(\d+(?:\.\d+)*(?:[ab]\d+|rc\d+)?)", text)}
+        found = set(re.findall(r"[<>=!~]=?\s*(\d+(?:\.\d+)*(?:[ab]\d+|rc\d+)?)", text))
         self.versions = sorted({near for v in found for near in _beside(v)})
         self.packages = sorted(set(re.findall(r"packages: \{([\w.-]+):", text)))
         self.fields = [a for a in vocabulary.axes if a.of == "request" and a.derive is None]
@@ -146,7 +149,8 @@ class Asked:
                         refused.setdefault(i, set()).add(text)
         found = {}
         for i in self.listed:
-            reasons, warnings = refused.get(i, set()), set()
+            reasons: set[str] = refused.get(i, set())
+            warnings: set[str] = set()
             for rule, node in program.rules[i]:
                 if evaluate(node, trace.atoms):
                     (warnings if rule.kind == "warn" else reasons).add(rule.text)
@@ -366,7 +370,7 @@ def compared(
     regions, tally = Regions(diff), Tally(diff)
     turn = 0
     while tally.points < points:
-        near = witnesses[turn % len(witnesses)] if witnesses and turn % 2 == 0 else None
+        near = witnesses[turn // 2 % len(witnesses)] if witnesses and turn % 2 == 0 else None
         again = turn // 2 < len(witnesses)  # each example itself is asked about, too
         turn += 1
         base = draw.choice(presets) if near is None else near.environment
@@ -381,3 +385,52 @@ def compared(
         engines = [sides.changes(a, b, texts=t) for a, b, t in zip(requests, after, texts)]
         tally.add(requests, environment, engines, regions.of(requests, environment), texts)
     return tally
+
+
+def main() -> int:
+    """Every edit, at length. The exit code says whether the engines and the analysis differ anywhere."""
+    from tempfile import TemporaryDirectory
+
+    from selector.analysis.diff import compare
+
+    from .edits import EDITS, applied
+
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--points", type=int, default=1_000_000)
+    parser.add_argument("--batch", type=int, default=1000, help="requests for each machine")
+    parser.add_argument("--every", type=int, default=20, help="reasons and warnings of one in so many")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--edit", choices=list(EDITS), action="append")
+    arguments = parser.parse_args()
+    old = Catalog.load("vllm")
+    wrong = 0
+    for name in arguments.edit or EDITS:
+        with TemporaryDirectory() as folder:
+            new = applied(name, Path(folder))
+            _ = old.program, new.program
+            start = time.process_time()
+            diff = compare(old, new)
+            seconds = time.process_time() - start
+            tally = compared(
+                old,
+                new,
+                diff,
+                arguments.points,
+                seed=arguments.seed,
+                batch=arguments.batch,
+                every=arguments.every,
+            )
+        wrong += len(tally.wrong)
+        regions = sum(map(len, tally.hit))
+        print(
+            f"{name}: {len(diff.changes)} changes, {regions} regions in {seconds:.1f} s of CPU; {tally.points:,} points, "
+            f"{tally.changed:,} changed, {tally.missed} regions not hit, {len(tally.wrong)} points where they differ",
+            flush=True,
+        )
+        for key, request, environment, which in tally.wrong[:5]:
+            print(f"  {which}: {key}: {request} on {environment.to_dict()}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -36,9 +36,7 @@ EDITS: dict[str, list[tuple[str, str, str]]] = {
     ],
     "a dtype added": [(FLASHINFER, "dtype: [float16, bfloat16]\n", "dtype: [float16, bfloat16, float32]\n")],
     "a limit loosened": [("vllm/flashmla.yaml", "{multiple_of: 64}", "{multiple_of: 16}")],
-    "a package's range changed": [
-        ("vllm/flashinfer_mla_sparse_sm90.yaml", '">=0.6.18"', '">=0.6.20,<0.8"')
-    ],
+    "a package's range changed": [("vllm/flashinfer_mla_sparse_sm90.yaml", '">=0.6.18"', '">=0.6.20,<0.8"')],
     "a derived axis changed": [
         (
             WORDS,
