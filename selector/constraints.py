@@ -303,7 +303,7 @@ def _choice(axis: Axis, raw: Any) -> Constraint:
     if "tagged" in raw:
         tags = raw["tagged"] if isinstance(raw["tagged"], list) else [raw["tagged"]]
         for tag in tags:
-            if tag not in axis.tags:
+            if not isinstance(tag, str) or tag not in axis.tags:
                 raise ConstraintError(f"no value of {axis.name} is tagged {tag!r}", ("tagged",))
         members = [v for v in axis.values if any(t in axis.tags and v in axis.tags[t] for t in tags)]
         tests.append(Test("in", OrderedSet(members)))

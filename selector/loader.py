@@ -128,7 +128,13 @@ class Loader:
         for document in documents:
             data: Any = document.data
             for name, entry in data["axes"].items():
-                if name not in merged:
+                if name not in merged and "type" not in entry:
+                    near = nearest(name, merged)
+                    advice = f"did you mean {near}?" if near else "a new axis says what type it has"
+                    self.faults.append(
+                        document.fault(("axes", name), f"no axis is called {name!r}", advice, key=True)
+                    )
+                elif name not in merged:
                     merged[name] = entry
                     owners[name] = document
                 elif "type" in entry and entry["type"] != merged[name]["type"]:

@@ -16,6 +16,8 @@ _ANSWERS: dict[tuple[str, str], bool] = {}
 _OPERATORS = (">=", "<=", "==", "!=", "~=", ">", "<")
 #: Longer numbers are `packaging`'s: `int` of a hostile text may be slow.
 _DIGITS = 9
+#: Characters of a part of a local label; a longer one may be a number that Python does not convert.
+_LABEL = 64
 
 Release = tuple[int, ...]
 #: (operator, release, whether ``.*`` follows)
@@ -35,7 +37,8 @@ def _plain(version: str) -> Release | None:
     """The release of a version that has nothing else but perhaps a local label, which no plain clause looks at."""
     public, sign, local = version.partition("+")
     if sign and not all(
-        part.isalnum() and part.isascii() for part in local.replace("-", ".").replace("_", ".").split(".")
+        part.isalnum() and part.isascii() and len(part) <= _LABEL
+        for part in local.replace("-", ".").replace("_", ".").split(".")
     ):
         return None
     return _release(public)
@@ -99,7 +102,7 @@ def _holds(clause: Clause, release: Release) -> bool:
 
 def contains(specifier: str, version: str) -> bool:
     """Whether a version satisfies a specifier. Pre-releases are admitted (a development build of 2.8 satisfies ``>=2.8.dev0``);
-    what is no version satisfies nothing.
+    what is no version satisfies only an empty specifier and, after ``===``, the same text.
     """
     key = (specifier, version)
     known = _ANSWERS.get(key)
@@ -117,11 +120,10 @@ def _contains(specifier: str, version: str) -> bool:
     if release is not None and clauses is not None:
         return all(_holds(clause, release) for clause in clauses)
     from packaging.specifiers import SpecifierSet
-    from packaging.version import InvalidVersion
 
     try:
         return SpecifierSet(specifier).contains(version, prereleases=True)
-    except InvalidVersion:
+    except ValueError:  # no version; or one with a number of more digits than Python converts
         return False
 
 
@@ -129,11 +131,11 @@ def is_version(text: str) -> bool:
     """Whether a text is a version."""
     if _plain(text) is not None:
         return True
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     try:
         Version(text)
-    except InvalidVersion:
+    except ValueError:
         return False
     return True
 
@@ -142,10 +144,10 @@ def is_specifier(text: str) -> bool:
     """Whether a text is a specifier (an empty one admits every version)."""
     if _clauses(text) is not None:
         return True
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.specifiers import SpecifierSet
 
     try:
         SpecifierSet(text)
-    except InvalidSpecifier:
+    except ValueError:
         return False
     return True
