@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from selector.bound import Decision, members
+from selector.decision import Decision, members
 from selector.engine import engine_for
 
 if TYPE_CHECKING:

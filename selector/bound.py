@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector import derive
 from selector.closures import Test, Value, compile_expression, compile_node
+from selector.decision import Decision, Order, members
 from selector.fold import Folded, expression_bits
 from selector.nodes import FALSE, TRUE, Atom, Node, bits_of
 from selector.vocabulary import MISSING
@@ -19,87 +20,18 @@ from selector.vocabulary import MISSING
 if TYPE_CHECKING:
     from selector.environment import Environment
     from selector.program import Program
-    from selector.reasons import Reason
     from selector.request import Request
     from selector.tables import Tables
 
-__all__ = ["Bound", "Decision", "members"]
+__all__ = ["Bound"]
 
-#: Values remembered for one axis, shapes for one environment, decisions for one policy rule.
+#: Values remembered for one axis, shapes for one environment.
 KEPT = 4096
 
 #: A tree that refuses: all of these atoms, this test besides (None: nothing more), the candidates refused.
 Clause = tuple[int, "Test | None", int]
 #: What a value of an axis does: candidates refused, atoms made true, clauses to look at.
 Entry = tuple[int, int, tuple[Clause, ...]]
-
-_NOTHING: Mapping[int, tuple[Reason, ...]] = {}
-
-
-class Decision:
-    """The outcome for requests that the same candidates accept under the same order. Orders are made when they are read."""
-
-    __slots__ = ("_excluded", "_ranked", "accepted", "best", "exclusive", "order", "policy", "written")
-
-    def __init__(self, accepted: int, order: tuple[int, ...], exclusive: int, policy: int) -> None:
-        #: Masks: candidates that accept; candidates that count only where the order lists them.
-        self.accepted, self.exclusive = accepted, exclusive
-        self.order, self.policy = order, policy
-        self._ranked: tuple[int, ...] | None = None
-        self._excluded: tuple[int, ...] | None = None
-        #: Head and tail of the short answer, once it was written (see `selector.answers`).
-        self.written: tuple[str, str] | None = None
-        #: The winner's position, or -1.
-        self.best = -1
-        for i in order:
-            if accepted >> i & 1:
-                self.best = i
-                return
-        rest = accepted & ~exclusive
-        if rest:
-            self.best = (rest & -rest).bit_length() - 1
-
-    @property
-    def ranked(self) -> tuple[int, ...]:
-        """Accepted candidates in order: those of the policy rule's order, then the others in catalog order."""
-        if self._ranked is None:
-            first = tuple(i for i in self.order if self.accepted >> i & 1)
-            self._ranked = (*first, *members(self.accepted & ~_mask(first) & ~self.exclusive))
-        return self._ranked
-
-    @property
-    def excluded(self) -> tuple[int, ...]:
-        """Accepted candidates that only an explicit choice reaches."""
-        if self._excluded is None:
-            self._excluded = members(self.accepted & ~_mask(self.order) & self.exclusive)
-        return self._excluded
-
-    @property
-    def listed(self) -> tuple[int, ...]:
-        """The ranked candidates before any preference; there is none here."""
-        return self.ranked
-
-    @property
-    def removed(self) -> Mapping[int, tuple[Reason, ...]]:
-        """What preferences removed: nothing."""
-        return _NOTHING
-
-
-def _mask(members: Sequence[int]) -> int:
-    found = 0
-    for i in members:
-        found |= 1 << i
-    return found
-
-
-def members(mask: int) -> tuple[int, ...]:
-    """The positions of a mask's bits, ascending."""
-    found = []
-    while mask:
-        low = mask & -mask
-        found.append(low.bit_length() - 1)
-        mask ^= low
-    return tuple(found)
 
 
 class _Axis:
@@ -131,7 +63,7 @@ class _Late:
 class _Step(NamedTuple):
     """One such axis: position, table, what it is the same as, where it is ignored, neutral, expression, what these read."""
 
-    index: int
+    axis: int
     table: _Axis | None
     same_as: int | None
     ignored: Test | None
@@ -157,42 +89,6 @@ class _Shape:
         self.refused, self.atoms, self.clauses, self.tables = refused, atoms, clauses, tables
         #: Dependent axes, what takes the values that they read, and by these and the atoms they read what they contribute.
         self.late = late
-
-
-class _Order:
-    """A policy rule that can still speak: when, and its order by which of the conditional entries hold."""
-
-    __slots__ = ("always", "conditional", "decisions", "entries", "exclusive", "orders", "position", "test")
-
-    def __init__(
-        self, node: Node, position: int, entries: Sequence[tuple[Node, tuple[int, ...]]], exclusive: int
-    ) -> None:
-        self.test = None if node == TRUE else compile_node(node)
-        self.position, self.exclusive = position, exclusive
-        self.entries = tuple(entries)
-        self.always = 0
-        conditional: list[tuple[int, Test]] = []
-        for j, (inner, _) in enumerate(self.entries):
-            if inner == TRUE:
-                self.always |= 1 << j
-            else:
-                conditional.append((1 << j, compile_node(inner)))
-        self.conditional = tuple(conditional)
-        self.orders: dict[int, tuple[int, ...]] = {}
-        self.decisions: dict[Any, Decision] = {}
-
-    def decision(self, key: Any, chosen: int, accepted: int) -> Decision:
-        """A decision that was not met before; ``key`` is what it is remembered under."""
-        order = self.orders.get(chosen)
-        if order is None:
-            if len(self.orders) >= KEPT:
-                self.orders.clear()
-            members = (m for j, (_, entry) in enumerate(self.entries) if chosen >> j & 1 for m in entry)
-            order = self.orders[chosen] = tuple(dict.fromkeys(members))
-        if len(self.decisions) >= KEPT:
-            self.decisions.clear()
-        found = self.decisions[key] = Decision(accepted, order, self.exclusive, self.position)
-        return found
 
 
 class Bound:
@@ -223,11 +119,11 @@ class Bound:
         policy = self.tables.policy
         everyone = self.tables.everyone
         self.orders = [
-            _Order(node, k, entries, everyone if policy[k].exclusive else 0)
+            Order(node, k, entries, everyone if policy[k].exclusive else 0)
             for node, k, entries in folded.policies
         ]
         if not self.orders or self.orders[-1].test is not None:
-            self.orders.append(_Order(TRUE, -1, (), self.tables.closed))
+            self.orders.append(Order(TRUE, -1, (), self.tables.closed))
 
     def _axes(self, folded: Folded) -> None:
         tables = self.tables
@@ -474,14 +370,14 @@ def _parts(steps: Sequence[_Step], atoms: Mapping[int, int]) -> tuple[_Late, ...
     open_bits = 0
     for step in steps:
         if len(step.reads) > 1 and not step.bits & open_bits and not step.reads & rest.keys():
-            first[step.index] = step
+            first[step.axis] = step
         else:
-            rest[step.index] = step
-            open_bits |= atoms.get(step.index, 0)
+            rest[step.axis] = step
+            open_bits |= atoms.get(step.axis, 0)
     for step in reversed(steps):
-        if any(step.index in other.reads for other in rest.values()):
-            rest[step.index] = step
-    again = [step for step in steps if step.index in rest]
+        if any(step.axis in other.reads for other in rest.values()):
+            rest[step.axis] = step
+    again = [step for step in steps if step.axis in rest]
     return tuple(_Late(part) for part in (list(first.values()), again) if part)
 
 

@@ -58,7 +58,17 @@ class Catalog:
     whose policies follow each other in the order given. Raises ManifestError with every fault of every file.
     """
 
-    __slots__ = ("_evidence", "_whole", "engines", "hash", "name", "root", "tables", "vocabulary")
+    __slots__ = (
+        "__weakref__",
+        "_evidence",
+        "_whole",
+        "engines",
+        "hash",
+        "name",
+        "root",
+        "tables",
+        "vocabulary",
+    )
 
     def __init__(
         self,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
 from selector import measured, quarantine
-from selector.bound import Bound, Decision
+from selector.bound import Bound
+from selector.decision import Decision
 from selector.errors import PinError
 from selector.vocabulary import nearest
 

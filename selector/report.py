@@ -13,8 +13,8 @@ from selector.vocabulary import UNKNOWN
 if TYPE_CHECKING:
     import os
 
-    from selector.bound import Decision
     from selector.catalog import Catalog
+    from selector.decision import Decision
     from selector.environment import Environment
     from selector.manifest import Candidate
     from selector.program import Trace

@@ -19,7 +19,7 @@ from selector.preferences import Preference
 from selector.request import Request
 
 if TYPE_CHECKING:
-    from selector.bound import Decision
+    from selector.decision import Decision
     from selector.manifest import Candidate
     from selector.reasons import Reason
     from selector.report import Report, Runs

@@ -68,6 +68,8 @@ def cut(text: str, width: int) -> str:
 
 def wrap(text: str, width: int) -> list[str]:
     """``text`` in lines of at most ``width`` cells, broken at spaces where that is possible; never empty."""
+    if len(text) <= width and text.isascii() and not text.startswith(" "):
+        return [text]
     lines: list[str] = []
     line = ""
     for part in text.split(" "):

@@ -74,11 +74,11 @@ def braced(ids: Sequence[str]) -> str:
     return f"{backend}/{{{','.join(i.partition('/')[2] for i in ids)}}}"
 
 
-def _line(reason: Reason, ident: str, full: bool, more: int = 0) -> Line:
+def _line(text: str, reason: Reason, more: int = 0) -> Line:
     place = "" if reason.at is None else printable(str(reason.at))
     if more:
         place += f" (+{more})"
-    return Line(brief(reason, ident, full=full), place, reason.source, reason.kind == "known_wrong")
+    return Line(text, place, reason.source, reason.kind == "known_wrong")
 
 
 def blocks(report: Report, ids: Iterable[str], *, full: bool = False) -> list[Block]:
@@ -97,6 +97,10 @@ def _said(reason: Reason, ident: str, full: bool) -> tuple[str, str]:
 def _family(report: Report, members: list[str], full: bool) -> list[Block]:
     """A backend's blocks: reasons that all of them have, or that one rule of the manifest gives several, stand once."""
     texts = {i: {_said(r, i, full): r for r in report.rejected[i]} for i in members}
+    if len(members) == 1:  # most families
+        ident = members[0]
+        lines = tuple([_line(text, reason) for (text, _), reason in texts[ident].items()])
+        return [Block(ident, (ident,), lines)] if lines else []
     backend = members[0].partition("/")[0]
     everyone = [c.id for c in report.catalog.candidates if c.backend == backend and not c.abstract]
     together: dict[tuple[str, ...], list[tuple[str, str]]] = {}
@@ -119,11 +123,11 @@ def _family(report: Report, members: list[str], full: bool) -> list[Block]:
     found = []
     for ids, said in groups:
         label = f"{backend}/*" if len(ids) > 1 and ids == everyone else braced(ids)
-        lines = []
+        shown = []
         for text in said:
             places = {texts[i][text].at for i in ids}
-            lines.append(_line(texts[ids[0]][text], ids[0], full, len(places) - 1))
-        found.append(Block(label, tuple(ids), tuple(lines)))
+            shown.append(_line(text[0], texts[ids[0]][text], len(places) - 1))
+        found.append(Block(label, tuple(ids), tuple(shown)))
     return found
 
 

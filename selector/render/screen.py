@@ -95,7 +95,8 @@ class Screen:
 
     def place(self, place: str, indent: int) -> None:
         """A place or an address: never broken, so that a terminal can open it."""
-        fitting = next((i for i in (indent, 4) if i + cells(place) <= self.width), 0)
+        room = self.width - cells(place)
+        fitting = indent if indent <= room else 4 if room >= 4 else 0
         self.out.append(" " * fitting + self.paint(place, "dim"))
 
     def not_here(self, others: Mapping[str, Sequence[str]]) -> None:
