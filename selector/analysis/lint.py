@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from selector.analysis.circuit import FALSE
 from selector.analysis.findings import NONE, Finding
+from selector.analysis.smallest import machines, near
 from selector.analysis.solver import Solver
 from selector.analysis.space import Space
 from selector.analysis.theory import Undecided
@@ -14,6 +15,7 @@ from selector.analysis.translate import Translation
 from selector.constraints import _listed
 
 if TYPE_CHECKING:
+    from selector.analysis.smallest import Machine, Witness
     from selector.analysis.translate import Refusal, View
     from selector.catalog import Catalog
     from selector.errors import Mark
@@ -35,6 +37,7 @@ class Linter:
         self.ids = [c.id for c in catalog.candidates]
         self._views: dict[int, View] = {}
         self._refusals: dict[int, list[Refusal]] = {}
+        self._presets: list[Machine] | None = None
 
     def possible(self, *literals: int) -> bool:
         """Whether some request on some machine has all these literals."""
@@ -77,7 +80,7 @@ class Linter:
                         "never-by-rule",
                         candidate.at,
                         f"{candidate.id} is refused by {rule_text(meant)}",
-                        "the rule has no condition",
+                        f"{NONE}: the rule has no condition",
                     )
                     continue
                 yield Finding(
@@ -98,12 +101,22 @@ class Linter:
             others = {-w: k for k, w in enumerate(self.translation.wins) if k != i and w != FALSE}
             core = self.solver.smallest_core(list(others), keep=[ranked])
             names = _listed([self.ids[others[x]] for x in core], "and")
+            shadowed, command = self._example(ranked)
             yield Finding(
                 "never-selected",
                 candidate.at,
                 f"{candidate.id} is never selected: where it accepts, {names} {_verb(core, 'comes', 'come')} before it",
                 NONE,
+                shadowed,
+                command,
             )
+
+    def _example(self, literal: int) -> tuple[Witness, str | None]:
+        """A place where a literal holds, and the command that explains it."""
+        if self._presets is None:
+            self._presets = machines(self.space, self.catalog)
+        found = near(self.solver, [literal], self.catalog, self._presets)
+        return found, found.command(self.catalog.name)
 
     def _conflict(self, i: int) -> str:
         """Which limits and rules of a candidate exclude each other."""

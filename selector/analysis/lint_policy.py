@@ -43,7 +43,7 @@ def policy(linter: Linter) -> Iterator[Finding]:
                 "same-order",
                 rule.at,
                 f"policy rule “{rule.name}” has the same order as the one before it, “{before.rule.name}”",
-                "the two could be one",
+                f"{NONE}: the two could be one",
             )
         before = node
 
@@ -77,7 +77,7 @@ def _places(linter: Linter, order: Order, node: PolicyNode) -> Iterator[Finding]
                 "order-repeated",
                 entry.at,
                 f"{entry.name} stands in the order of “{name}” already",
-                "an earlier place has it",
+                f"{NONE}: an earlier place has it",
             )
         elif not linter.possible(order.active, when):
             yield Finding(
@@ -125,7 +125,7 @@ def axes(linter: Linter) -> Iterator[Finding]:
                 "axis-unread",
                 at,
                 f"nothing reads axis {axis.name}",
-                "no rule, limit, order or derived axis names it",
+                f"{NONE}: no rule, limit, order or derived axis names it",
             )
         if isinstance(step.expr, derive.Case):
             rest = TRUE

@@ -40,7 +40,11 @@ def register(subparsers: Subparsers) -> None:
         words_help="a file, a pack's directory or a manifests directory",
     )
     group = parser.add_argument_group("what it is held against")
-    group.add_argument("--manifests", metavar="DIR", help="the manifests directory with the vocabulary")
+    group.add_argument(
+        "--manifests",
+        metavar="DIR",
+        help="the manifests directory with the vocabulary (default: the one around PATH, or the one in use)",
+    )
     group.add_argument("--quick", action="store_true", help="only mistakes of the files, nothing by proof")
     options.add_output(parser, verbose="notes as well, and what comments allow")
     parser.add_argument("--format", choices=["text", "json", "sarif"], help="how the findings are written")
@@ -50,9 +54,8 @@ def run(arguments: Namespace) -> int:
     """Print the faults and findings of all files that the paths stand for."""
     from selector.cli.lint_files import check
     from selector.cli.lint_proofs import Proofs, proofs
-    from selector.locations import manifests_root
 
-    checked = check(arguments.words, options.root_of(arguments) or manifests_root())
+    checked = check(arguments.words, options.root_of(arguments))
     faults = checked.sorted()
     broken = any(f.severity == "error" for f in faults)
     found = Proofs() if arguments.quick or broken else proofs(checked.catalogs)

@@ -37,16 +37,21 @@ class Checked:
         return sorted(self.faults, key=lambda f: (f.at, f.message))
 
 
-def check(paths: Iterable[str], root: str) -> Checked:
+def check(paths: Iterable[str], root: str | None) -> Checked:
     """Every fault of some files and directories; of the whole manifests directory ``root`` if none are given.
 
-    A path is a manifests directory, a pack's directory, or one file. Raises UsageError for a path that is not there.
+    A path is a manifests directory, a pack's directory, or one file. Without a ``root`` it is held against the manifests
+    directory that it stands in, or else the one in use. Raises UsageError for a path that is not there.
     """
+    from selector.locations import manifests_root
+
     checked = Checked()
     given = list(paths)
+    named, usual = root, manifests_root()
     if not given:
-        _root(checked, root)
+        _root(checked, named or usual)
     for path in given:
+        root = named or _around(path) or usual
         if not os.path.lexists(path):
             raise UsageError(f"lint {path}: no such file or directory")
         if os.path.isfile(os.path.join(path, "vocabulary.yaml")) and not _is_pack(path):
@@ -56,6 +61,16 @@ def check(paths: Iterable[str], root: str) -> Checked:
         else:
             _file(checked, path, root)
     return checked
+
+
+def _around(path: str) -> str | None:
+    """The manifests directory that a pack, or a file of one, stands in."""
+    folder = os.path.abspath(path)
+    for _ in range(2):
+        folder = os.path.dirname(folder)
+        if os.path.isfile(os.path.join(folder, "vocabulary.yaml")) and not _is_pack(folder):
+            return folder
+    return None
 
 
 def _is_pack(folder: str) -> bool:

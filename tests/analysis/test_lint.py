@@ -23,6 +23,7 @@ B = "requires: {device: [cpu, gpu]}\nsupports: {dtype: any, sinks: true}\n"
 FAULTS = {
     "never-accepts": ("a", A + "rules:\n  - {when: {device: gpu}, require: {cc: '<7.0'}, reject: no}\n"),
     "contradiction": ("a", A + "rules:\n  - {when: {sinks: false}, require: {size: {min: 300}}, reject: no}\n"),
+    "never-by-rule": ("a", A + "rules:\n  - {reject: not yet}\n"),
     "never-selected": ("b", A.replace("256", "128")),
     "rule-never-applies": ("a", A + "rules:\n  - {when: {size: {min: 300}, all: [{size: {max: 200}}]}, reject: no}\n"),
     "rule-repeats-limit": ("a", A + "rules:\n  - {when: {size: {min: 400}, dtype: f16}, reject: no}\n"),
@@ -59,6 +60,21 @@ ORDERS = {
 def test_a_seeded_fault_of_a_policy_is_found(code: str, tmp_path: Path) -> None:
     found = lint(small(tmp_path, ORDERS[code], a=A, b=B))
     assert code in [f.code for f in found]
+
+
+def test_every_kind_of_finding_is_seeded_here() -> None:
+    elsewhere = {"case-never-taken", "axis-unread", "allow-unused", "allow-unknown", "undecided"}
+    assert {*FAULTS, *ORDERS, *elsewhere} == set(CODES)
+
+
+def test_a_requirement_that_nothing_declared_can_meet_contradicts_it(tmp_path: Path) -> None:
+    text = A + "rules:\n  - {when: {dtype: f16}, require: {size: {min: 512}}, reject: large heads only}\n"
+    finding = next(f for f in lint(small(tmp_path, POLICY, a=text, b=B)) if f.code == "contradiction")
+    assert (Path(finding.at.file).name, finding.at.line) == ("a.yaml", 6)
+    assert finding.message.startswith(
+        "rule “large heads only” requires what is declared impossible: size at most 256"
+    )
+    assert finding.proof.startswith("no counterexample exists")
 
 
 def test_what_shadows_a_candidate_and_what_contradicts_it_is_named(tmp_path: Path) -> None:
