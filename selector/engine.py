@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
@@ -28,6 +29,8 @@ __all__ = ["Engine", "Outcome", "engine_for"]
 KEPT = 64
 
 _ALL: WeakSet[Engine] = WeakSet()
+#: Held while that set is read or grows, which deciding does not do.
+_LOCK = allocate_lock()
 
 
 class Outcome(NamedTuple):
@@ -147,8 +150,9 @@ class Engine:
                 known = self.catalog.names()
                 near = nearest(name, known)
                 hint = f"; did you mean {near}?" if near else ""
+                sign = ": " if preference.source == "configuration" else "="  # behind a place, or a name
                 raise PinError(
-                    f"{preference.where}={name}: no backend of pack {self.catalog.name} is called {name!r}{hint}"
+                    f"{preference.where}{sign}{name}: no backend of pack {self.catalog.name} is called {name!r}{hint}"
                     f"\nbackends: {', '.join(dict.fromkeys(c.backend for c in self.catalog.candidates))}"
                 )
             found.update(dict.fromkeys(self.catalog.program.position[c.id] for c in matches))
@@ -156,9 +160,14 @@ class Engine:
 
 
 def forget() -> None:
-    """Forget decisions, not engines: a kernel failed, or was given another chance."""
-    for engine in list(_ALL):
-        engine.memo.clear()
+    """Forget decisions, not engines: a kernel failed or was given another chance, or wishes are read anew.
+
+    Memos are replaced, not emptied: what a thread adds that began before is not read any more.
+    """
+    with _LOCK:
+        found = list(_ALL)
+    for engine in found:
+        engine.memo = {}
 
 
 def engine_for(catalog: Catalog, environment: Environment, strict: bool) -> Engine:
@@ -170,5 +179,6 @@ def engine_for(catalog: Catalog, environment: Environment, strict: bool) -> Engi
         if len(catalog.engines) >= KEPT:
             catalog.engines.clear()
         catalog.engines[key] = engine
-        _ALL.add(engine)
+        with _LOCK:
+            _ALL.add(engine)
     return engine

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from selector import quarantine
 from selector.errors import ManifestError
 from selector.preferences import Preference
 
@@ -239,20 +240,23 @@ _IN_USE: tuple[Measurements | None] | None = None
 def in_use() -> Measurements | None:
     """The measurements of this user, read once (see `forget`). A file that the variable names has to be there."""
     global _IN_USE
-    if _IN_USE is None:
+    known = _IN_USE  # looked at once: another thread may forget it
+    if known is None:
         path = default_path()
         named = bool(os.environ.get(VARIABLE))
-        _IN_USE = (load(path) if path is not None and (named or os.path.isfile(path)) else None,)
-    return _IN_USE[0]
+        known = _IN_USE = (load(path) if path is not None and (named or os.path.isfile(path)) else None,)
+    return known[0]
 
 
 def forget() -> None:
-    """Read the measurements anew at the next decision."""
+    """Read the measurements anew at the next decision; those made before are forgotten."""
     global _IN_USE
     _IN_USE = None
+    quarantine.changed()
 
 
 def switch_off() -> None:
     """Decide without measurements in this process, as measuring itself must."""
     global _IN_USE
     _IN_USE = (None,)
+    quarantine.changed()

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from selector import quarantine
 from selector.errors import Mark
 
 __all__ = ["Preference", "from_call", "from_process"]
@@ -79,8 +80,9 @@ _PROCESS: tuple[Preference, ...] | None = None
 def from_process(variables: Mapping[str, str] | None = None) -> tuple[Preference, ...]:
     """What this process's variables and the user's configuration file say; read once (see `forget`)."""
     global _PROCESS
-    if variables is None and _PROCESS is not None:
-        return _PROCESS
+    known = _PROCESS  # looked at once: another thread may forget it
+    if variables is None and known is not None:
+        return known
     found = []
     environ = os.environ if variables is None else variables
     for kind, variable in VARIABLES.items():
@@ -96,9 +98,10 @@ def from_process(variables: Mapping[str, str] | None = None) -> tuple[Preference
 
 
 def forget() -> None:
-    """Read variables and configuration anew at the next decision."""
+    """Read variables and configuration anew at the next decision; those made before are forgotten."""
     global _PROCESS
     _PROCESS = None
+    quarantine.changed()
 
 
 def config_path(environ: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from _thread import allocate_lock
 from collections.abc import Callable, Mapping
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -173,18 +174,27 @@ _DEFAULT: _State | None = None
 _KNOWN: dict[Any, Selection] = {}
 
 
+#: Held while the default state, or its memo, is replaced; never while deciding.
+_LOCK = allocate_lock()
+
+
 def _use(state: _State) -> _State:
     global _DEFAULT, _KNOWN
-    _DEFAULT, _KNOWN = state, state.memo
+    with _LOCK:
+        _DEFAULT, _KNOWN = state, state.memo
     return state
 
 
 def _forget() -> None:
-    """Forget decisions, not engines: a kernel failed, or was given another chance."""
+    """Forget decisions, not engines: a kernel failed or was given another chance, or wishes are read anew.
+
+    Memos are replaced, not emptied: a thread that began before adds its answer to the one that nobody reads any more.
+    """
+    global _KNOWN
     engine.forget()
-    if _DEFAULT is not None:
-        _DEFAULT.memo.clear()
-        _DEFAULT.engine.memo.clear()
+    with _LOCK:
+        if _DEFAULT is not None:
+            _DEFAULT.memo = _KNOWN = {}
 
 
 quarantine.LISTENERS.append(_forget)
@@ -295,13 +305,14 @@ def select(
         and group is None
     ):
         state = _DEFAULT if _DEFAULT is not None else default_state()
+        memo = state.memo  # as it is before wishes are read
         asked = _request(request, fields, state.catalog)
         preferences = _preferences(None, None, None, model_prefers, "call")
         selection = _selected(asked, state.catalog, state.environment, preferences, False)
         if isinstance(request, Request) and not fields and model_prefers is None:
-            if len(state.memo) >= KEPT:
-                state.memo.clear()
-            state.memo[request] = selection
+            if len(memo) >= KEPT:
+                memo.clear()
+            memo[request] = selection
         return selection
     used, machine = _context(catalog, environment)
     preferences = _preferences(backend, avoid, prefer, model_prefers, "call")
