@@ -21,10 +21,11 @@ demo: $(STAMP)  ## plan a real model with per-head FP8 scales, then select and r
 test: $(STAMP)  ## the test suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
 
-lint: $(STAMP)  ## ruff, manifests
+lint: $(STAMP)  ## ruff, manifests and the sentences that must hold of them
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/attn-select lint
+	$(BIN)/attn-select prove
 
 types: $(STAMP)  ## mypy --strict
 	$(BIN)/mypy selector backends tests

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from selector.analysis import invariants
+from selector.analysis.smallest import Witness
+from selector.analysis.witness import decide
 from selector.catalog import Catalog, pack_names
 from selector.errors import ManifestError
 from selector.locations import manifests_root
@@ -55,6 +57,51 @@ def test_without_its_guard_the_per_head_sentence_has_a_counterexample(tmp_path: 
     assert verdict.witness.request.to_dict() == {"per_head_scales": True}
     assert verdict.witness.preset is not None
     assert any("flash_attn.yaml" in place for place in verdict.look)
+
+
+SHIPPED = [
+    (
+        "per-head scales never run on FlashAttention 2 in vLLM",
+        "  - name: per-head scales on the version that runs\n    variants: [fa2]\n",
+        "  - name: per-head scales on the version that runs\n    variants: [fa4]\n",
+    ),
+    (
+        "per-head scales reach vLLM's FlashAttention only where its default version is 3 or 4",
+        "  - name: per-head scales by default version\n    variants: [fa2, fa3, fa4, unresolved]\n",
+        "  - name: per-head scales by default version\n    variants: [fa3, fa4, unresolved]\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "guard", "without"), SHIPPED)
+def test_vllms_per_head_sentences_need_their_guards(
+    name: str, guard: str, without: str, tmp_path: Path
+) -> None:
+    """The sentences themselves are proved above, with all others."""
+    broken = edited(tmp_path, "vllm", ("vllm/flash_attn.yaml", guard, without))
+    document = invariants.load(str(FILE), [broken])
+    sentence = next(i for i in invariants.decode(document, broken) if i.name == name)
+    (verdict,) = invariants.prove(broken, [sentence])
+    assert verdict.status == "false"
+    assert verdict.witness is not None
+    assert verdict.report is not None
+    request = verdict.witness.request.to_dict()
+    assert request.pop("per_head_scales") is True
+    assert len(request) <= 1, "a smallest exception has no field to spare"
+    # the engine's own answer, and the manifest with its guard refuses the same request
+    fa2 = "FLASH_ATTN/fa2"
+    strict = sentence.strict
+    environment = verdict.witness.environment
+    assert fa2 in accepted(broken, verdict.witness, strict)
+    shipped = Catalog.load("vllm")
+    assert fa2 not in accepted(shipped, verdict.witness, strict)
+    assert environment.get("device") == "cuda"
+
+
+def accepted(catalog: Catalog, found: Witness, strict: bool) -> set[str]:
+    request = found.request.within(catalog.vocabulary)
+    outcome = decide((request, found.environment), catalog, strict=strict).outcome
+    return {catalog.candidates[i].id for i in (*outcome.ranked, *outcome.excluded)}
 
 
 PACK = "policy: [{name: all, order: [a, b]}]\n"
