@@ -10,7 +10,7 @@ Facts, read from the package's sdists (``flash_attn/flash_attn_interface.py``,
   ``[batch, ...]`` and so needs exactly one query in every sequence.
 * A bound on the right of ``seqlen_k`` or more counts as none, and a left bound without a right one gets
   ``right = seqlen_k``: both change the result where there are more queries than keys (see
-  :func:`_window_fault`).
+  :func:`backends._fa2_kernels.window_fault`).
 * The paged kernel is ``flash_attn_with_kvcache`` (queries of equal length, no backward) or the varlen
   function with ``block_table``, whose backward ignores the table. A block has a multiple of 256 tokens.
 * Softcap excludes dropout. No sinks, masks or fp8; the value head has the query's size.
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from backends._fa2_kernels import BLOCK, LARGEST, longest_query, window_fault, window_of
 from backends._guard import NotSupported, refusal
 from backends._launch import (
     cumulative,
@@ -59,8 +60,6 @@ HONOURED: frozenset[str] = frozenset(
     }
 )
 _DTYPES = (torch.float16, torch.bfloat16)
-_BLOCK = 256
-_LARGEST = 256  # `mha_fwd` and its siblings in flash_api.cpp check it
 
 
 def refuses(call: Call) -> str | None:
@@ -70,8 +69,8 @@ def refuses(call: Call) -> str | None:
         return reason
     if call.q.dtype not in _DTYPES:
         return f"dtype {call.q.dtype}: FlashAttention 2 takes float16 and bfloat16"
-    if call.head_size > _LARGEST:
-        return f"head_size {call.head_size}: FlashAttention 2 takes at most {_LARGEST}"
+    if call.head_size > LARGEST:
+        return f"head_size {call.head_size}: FlashAttention 2 takes at most {LARGEST}"
     if call.softcap is not None and call.dropout_p > 0.0:
         return "softcap with dropout: FlashAttention 2 has no kernel for both"
     if call.layout == "paged":
@@ -79,31 +78,13 @@ def refuses(call: Call) -> str | None:
             return "gradients through a paged cache: the backward kernels know no block table"
         if call.dropout_p > 0.0:
             return "dropout with a paged cache"
-        if call.block_size is not None and call.block_size % _BLOCK != 0:
-            return f"block_size {call.block_size}: a multiple of {_BLOCK}"
+        if call.block_size is not None and call.block_size % BLOCK != 0:
+            return f"block_size {call.block_size}: a multiple of {BLOCK}"
         if call.head_size % 8 != 0:
             return (
                 f"head_size {call.head_size} with a paged cache: a multiple of 8, because nothing is padded"
             )
-    return _window_fault(call)
-
-
-def _window_fault(call: Call) -> str | None:
-    """The two windows whose meaning the kernel changes when queries outnumber keys (``set_params_fprop``)."""
-    if call.window is None or call.causal:
-        return None
-    left, right = call.window
-    if right is None and left is not None and call.max_seqlen_q > call.max_seqlen_k + 1:
-        return (
-            f"window ({left}, None) with {call.max_seqlen_q} queries and {call.max_seqlen_k} keys: "
-            "the kernel would bound it on the right"
-        )
-    if right is not None and call.max_seqlen_k <= right < call.max_seqlen_q - 1:
-        return (
-            f"window right bound {right} with {call.max_seqlen_q} queries and {call.max_seqlen_k} keys: "
-            "the kernel would drop the bound"
-        )
-    return None
+    return window_fault(call)
 
 
 def run(call: Call) -> Result:
@@ -131,7 +112,7 @@ def run(call: Call) -> Result:
 def _launch(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
     if call.layout == "paged" and call.cu_seqlens_q is None:
         return _paged(package, call)
-    window = _window(call)
+    window = window_of(call)
     softcap = call.softcap or 0.0
     if call.layout == "dense":
         returned = package.flash_attn_func(
@@ -155,7 +136,7 @@ def _launch(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
             call.v,
             cu_seqlens_q=call.cu_seqlens_q,
             cu_seqlens_k=starts_k,
-            max_seqlen_q=_max_seqlen_q(call),
+            max_seqlen_q=longest_query(call),
             max_seqlen_k=call.max_seqlen_k,
             dropout_p=call.dropout_p,
             softmax_scale=call.softmax_scale,
@@ -182,7 +163,7 @@ def _paged(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
         block_table=call.block_table,
         softmax_scale=call.softmax_scale,
         causal=call.causal,
-        window_size=_window(call),
+        window_size=window_of(call),
         softcap=call.softcap or 0.0,
         alibi_slopes=call.alibi_slopes,
         return_softmax_lse=call.return_lse,
@@ -191,17 +172,3 @@ def _paged(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
         return returned, None
     out, lse = returned
     return out, lse
-
-
-def _window(call: Call) -> tuple[int, int]:
-    if call.window is None:
-        return (-1, -1)
-    left, right = call.window
-    return (-1 if left is None else left, -1 if right is None else right)
-
-
-def _max_seqlen_q(call: Call) -> int:
-    """The longest query sequence; 2 where 1 would pick the kernel that wants one query in every sequence."""
-    if call.max_seqlen_q == 1 and call.q.shape[0] != call.batch:
-        return 2
-    return call.max_seqlen_q

@@ -3,9 +3,12 @@
 ``cpu_flash`` and ``cpu_math`` call the operators themselves: forcing a kernel with ``torch.nn.attention.sdpa_kernel``
 changes flags of the whole process, and these two can do without. The CUDA variants go through ``sdpa_kernel`` (under a
 lock, for that reason), because torch pads and aligns for them on the way; ``cuda_flash`` with a log-sum-exp calls its
-operator, which is the only one that returns it.
+operator, which is the only one that returns it. ``cuda_flash_fa3`` and ``cuda_flash_fa4`` are the same with another
+package's kernels, which torch activates for the whole process (:mod:`backends._flash_impl`): for an explicit choice.
+Packed batches and paged caches on CUDA go through ``varlen_attn``, as ``cuda_varlen`` (:mod:`backends._sdpa_varlen`); nested
+tensors are not taken.
 
-No kernel here has a window, softcap, ALiBi or sinks. The first and the third could be given as a mask of
+No kernel here has softcap, ALiBi or sinks, and only ``cuda_varlen`` has a window. ALiBi and windows could be given as a mask of
 ``seq_q * seq_k`` elements (times the heads); a caller who wants that passes it as ``mask``. This wrapper builds a mask
 only where a causal call has fewer queries than keys, or a mask besides (:mod:`backends._sdpa_mask`).
 
@@ -20,12 +23,14 @@ lengths, so ``torch.compile`` cannot trace it. Facts found by running torch 2.13
 from __future__ import annotations
 
 import functools
-import threading
 from typing import TYPE_CHECKING
 
 import torch
 
+from backends import _sdpa_varlen
 from backends._failure import is_broken
+from backends._flash_impl import LOCK, keep_for_backward, use
+from backends._flash_impl import refusal as implementation_refusal
 from backends._guard import NotSupported, refusal
 from backends._launch import has_nothing_to_do, nothing, result, scaled_output
 from backends._scales import scaled_query
@@ -49,6 +54,9 @@ HONOURED: Mapping[str, frozenset[str]] = {
     "cpu_flash": _EVERYWHERE | {"varlen", "gqa", "mask", "bias", "return_lse", "deterministic"},
     "cpu_math": _EVERYWHERE | {"varlen", "gqa", "mask", "bias", "head_size_v", "dropout_p", "deterministic"},
     "cuda_flash": _EVERYWHERE | {"gqa", "return_lse", "dropout_p"},
+    "cuda_flash_fa3": _EVERYWHERE | {"gqa", "return_lse"},
+    "cuda_flash_fa4": _EVERYWHERE | {"gqa", "return_lse"},
+    "cuda_varlen": _sdpa_varlen.HONOURED,
     "cuda_efficient": _EVERYWHERE | {"mask", "bias", "head_size_v", "dropout_p"},
     "cuda_cudnn": _EVERYWHERE | {"gqa", "mask", "bias", "head_size_v", "dropout_p"},
     "cuda_math": _EVERYWHERE | {"gqa", "mask", "bias", "head_size_v", "dropout_p", "deterministic"},
@@ -60,11 +68,20 @@ _DTYPES: Mapping[str, tuple[torch.dtype, ...]] = {
     "cpu_flash": (*_HALF, torch.float32, torch.float64),
     "cpu_math": (*_HALF, torch.float32, torch.float64),
     "cuda_flash": _HALF,
+    "cuda_flash_fa3": _HALF,
+    "cuda_flash_fa4": _HALF,
+    "cuda_varlen": _HALF,
     "cuda_efficient": (*_HALF, torch.float32),
     "cuda_cudnn": _HALF,
     "cuda_math": (*_HALF, torch.float32, torch.float64),
 }
-_FORCING = threading.Lock()
+_IMPLEMENTATION: Mapping[str, str | None] = {
+    "cuda_flash": None,
+    "cuda_flash_fa3": "FA3",
+    "cuda_flash_fa4": "FA4",
+    "cuda_varlen": None,
+}
+"""The flash implementation that a variant runs; None for the one built into torch."""
 
 
 def refuses(call: Call, variant: str) -> str | None:
@@ -79,14 +96,26 @@ def refuses(call: Call, variant: str) -> str | None:
         return f"device {call.q.device.type}: runs on {variant.partition('_')[0]}"
     if call.mask is not None and call.mask.requires_grad and variant in ("cpu_flash", "cuda_cudnn"):
         return "mask that requires a gradient: the kernel computes none"
-    if variant == "cuda_flash":
-        if needs_plane(call.causal, call.max_seqlen_q, call.max_seqlen_k, False):
-            return (
-                f"causal with {call.max_seqlen_q} queries and {call.max_seqlen_k} keys: "
-                "the kernel aligns it top-left"
-            )
-        if call.return_lse and call.head_size % 8 != 0:
-            return f"return_lse with head size {call.head_size}: a multiple of 8"
+    if variant == "cuda_varlen":
+        reason = _sdpa_varlen.refuses(call)
+    elif variant in _IMPLEMENTATION:
+        reason = _flash_fault(call, variant)
+    if reason is None and variant in _IMPLEMENTATION:
+        reason = implementation_refusal(_IMPLEMENTATION[variant])
+    return reason
+
+
+def _flash_fault(call: Call, variant: str) -> str | None:
+    """What SDPA's flash kernel cannot run, whichever implementation it is."""
+    if needs_plane(call.causal, call.max_seqlen_q, call.max_seqlen_k, False):
+        return (
+            f"causal with {call.max_seqlen_q} queries and {call.max_seqlen_k} keys: "
+            "the kernel aligns it top-left"
+        )
+    if call.return_lse and call.head_size % 8 != 0:
+        return f"return_lse with head size {call.head_size}: a multiple of 8"
+    if variant != "cuda_flash" and call.head_size > 256:
+        return f"head_size {call.head_size}: at most 256"
     return None
 
 
@@ -99,10 +128,17 @@ def run(call: Call, *, variant: str) -> Result:
     reason = refuses(call, variant)
     if reason is not None:
         raise NotSupported(f"torch_sdpa/{variant}", reason)
+    return _attend(call, variant)
+
+
+def _attend(call: Call, variant: str) -> Result:
+    """A call that the variant does not refuse; the CUDA variants too take a CPU's tensors here, where torch does."""
     if has_nothing_to_do(call):
         return nothing(call)
     q, scale = scaled_query(call)
-    if call.layout == "varlen":
+    if variant == "cuda_varlen":
+        out, lse = _varlen(call, q, scale)
+    elif call.layout == "varlen":
         out, lse = _each_sequence(call, variant, q, scale)
     else:
         out, lse = _batch(variant, call, q, call.k, call.v, call.mask, scale)
@@ -196,15 +232,37 @@ def _cpu_math(
 def _cuda(
     backend: str, call: Call, q: Tensor, k: Tensor, v: Tensor, how: Plan, scale: float
 ) -> tuple[Tensor, Tensor | None]:
-    if call.return_lse:
-        out, lse = torch.ops.aten._scaled_dot_product_flash_attention(
-            q, k, v, call.dropout_p, how.causal, False, scale=scale
-        )[:2]
-        return out, lse
     if torch.compiler.is_compiling():
+        return _launched(backend, call, q, k, v, how, scale)
+    with LOCK:
+        if backend in _IMPLEMENTATION:
+            use(_IMPLEMENTATION[backend], f"torch_sdpa/{backend}")
+        out, lse = _launched(backend, call, q, k, v, how, scale)
+    if call.training and backend in _IMPLEMENTATION:
+        keep_for_backward(out, _IMPLEMENTATION[backend], f"torch_sdpa/{backend}")
+    return out, lse
+
+
+def _launched(
+    backend: str, call: Call, q: Tensor, k: Tensor, v: Tensor, how: Plan, scale: float
+) -> tuple[Tensor, Tensor | None]:
+    if not call.return_lse:
         return _forced(backend, call, q, k, v, how, scale), None
-    with _FORCING:
-        return _forced(backend, call, q, k, v, how, scale), None
+    out, lse = torch.ops.aten._scaled_dot_product_flash_attention(
+        q, k, v, call.dropout_p, how.causal, False, scale=scale
+    )[:2]
+    return out, lse
+
+
+def _varlen(call: Call, q: Tensor, scale: float) -> tuple[Tensor, Tensor | None]:
+    if torch.compiler.is_compiling():
+        return _sdpa_varlen.attend(call, q, scale)
+    with LOCK:
+        use(None, "torch_sdpa/cuda_varlen")
+        out, lse = _sdpa_varlen.attend(call, q, scale)
+    if call.training:
+        keep_for_backward(out, None, "torch_sdpa/cuda_varlen")
+    return out, lse
 
 
 def _forced(backend: str, call: Call, q: Tensor, k: Tensor, v: Tensor, how: Plan, scale: float) -> Tensor:
@@ -261,6 +319,8 @@ def _backend(name: str) -> SDPBackend:
 
     return {
         "cuda_flash": SDPBackend.FLASH_ATTENTION,
+        "cuda_flash_fa3": SDPBackend.FLASH_ATTENTION,
+        "cuda_flash_fa4": SDPBackend.FLASH_ATTENTION,
         "cuda_efficient": SDPBackend.EFFICIENT_ATTENTION,
         "cuda_cudnn": SDPBackend.CUDNN_ATTENTION,
         "cuda_math": SDPBackend.MATH,
@@ -270,8 +330,15 @@ def _backend(name: str) -> SDPBackend:
 _KERNELS: Mapping[str, Callable[..., tuple[Tensor, Tensor | None]]] = {
     "cpu_flash": _cpu_flash,
     "cpu_math": _cpu_math,
-    "cuda_flash": functools.partial(_cuda, "cuda_flash"),
-    "cuda_efficient": functools.partial(_cuda, "cuda_efficient"),
-    "cuda_cudnn": functools.partial(_cuda, "cuda_cudnn"),
-    "cuda_math": functools.partial(_cuda, "cuda_math"),
+    **{
+        name: functools.partial(_cuda, name)
+        for name in (
+            "cuda_flash",
+            "cuda_flash_fa3",
+            "cuda_flash_fa4",
+            "cuda_efficient",
+            "cuda_cudnn",
+            "cuda_math",
+        )
+    },
 }

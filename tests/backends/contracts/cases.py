@@ -235,7 +235,7 @@ def _accepted(axis: str, refuses: Callable[[Call], str | None], options: dict[st
     """The spellings of one axis that some otherwise plain call may use."""
     kept = []
     for option in AXES[axis]:
-        for helper in ({}, {"format": "fp8_kv"}, {"format": "fp8"}, {"layout": "one"}):
+        for helper in ({}, {"format": "fp8_kv"}, {"format": "fp8"}, {"layout": "one"}, {"layout": "varlen"}):
             choice = {**plain(), **helper, axis: option}
             if axis == "mask" and choice["layout"] not in ("dense", "one"):
                 continue
