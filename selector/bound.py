@@ -6,15 +6,16 @@ makes an atom true without which the tree cannot hold, so rules about features t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from selector import derive
-from selector.closures import Test, Value, compile_expression, compile_node
+from selector.closures import Test, compile_expression, compile_node
 from selector.decision import Decision, Order, members
 from selector.fold import Folded, expression_bits
-from selector.nodes import FALSE, TRUE, Atom, Node, bits_of
+from selector.nodes import FALSE, TRUE, Node, bits_of
+from selector.parts import AxisTable, Clause, Entry, Part, PartStep, parts_of
 from selector.vocabulary import MISSING
 
 if TYPE_CHECKING:
@@ -27,50 +28,8 @@ __all__ = ["Bound"]
 
 #: Values remembered for one axis, shapes for one environment.
 KEPT = 4096
-
-#: A tree that refuses: all of these atoms, this test besides (None: nothing more), the candidates refused.
-Clause = tuple[int, "Test | None", int]
-#: What a value of an axis does: candidates refused, atoms made true, clauses to look at.
-Entry = tuple[int, int, tuple[Clause, ...]]
-
-
-class _Axis:
-    """A live axis: what its values do, worked out value by value and remembered."""
-
-    __slots__ = ("atoms", "memo", "refusing")
-
-    def __init__(self, refusing: Sequence[tuple[Atom, int]], atoms: Sequence[tuple[int, Atom]]) -> None:
-        self.memo: dict[Any, Entry] = {}
-        self.refusing, self.atoms = tuple(refusing), tuple(atoms)
-
-
-class _Late:
-    """Axes whose value depends on others, in order, and what they read of the rest: values by position, and atoms."""
-
-    __slots__ = ("bits", "memo", "steps", "values")
-
-    def __init__(self, steps: Sequence[_Step]) -> None:
-        self.steps = tuple(steps)
-        self.bits = 0
-        self.values: set[int] = set()
-        for step in steps:
-            self.bits |= step.bits
-            self.values |= step.reads
-        #: What they contribute by the atoms they read, where that is all they read.
-        self.memo: dict[Any, Entry] = {}
-
-
-class _Step(NamedTuple):
-    """One such axis: position, table, what it is the same as, where it is ignored, neutral, expression, what these read."""
-
-    axis: int
-    table: _Axis | None
-    same_as: int | None
-    ignored: Test | None
-    neutral: Any
-    expr: Value | None
-    reads: frozenset[int]
-    bits: int
+#: Sets of given fields told apart by axes that depend on others.
+FORMS = 64
 
 
 class _Shape:
@@ -83,8 +42,8 @@ class _Shape:
         refused: int,
         atoms: int,
         clauses: tuple[Clause, ...],
-        tables: tuple[_Axis | None, ...],
-        late: tuple[tuple[_Late, Callable[[tuple[Any, ...]], Any] | None, dict[Any, Entry]], ...],
+        tables: tuple[AxisTable | None, ...],
+        late: tuple[tuple[Part, Callable[[tuple[Any, ...]], Any] | None, dict[Any, Entry]], ...],
     ) -> None:
         self.refused, self.atoms, self.clauses, self.tables = refused, atoms, clauses, tables
         #: Dependent axes, what takes the values that they read, and by these and the atoms they read what they contribute.
@@ -128,14 +87,14 @@ class Bound:
     def _axes(self, folded: Folded) -> None:
         tables = self.tables
 
-        def made(i: int) -> _Axis | None:
+        def made(i: int) -> AxisTable | None:
             if i not in folded.axes:
                 return None
             refusing = [(c.atom, c.mask & self.alive) for c in tables.checks[i] if c.mask & self.alive]
-            return _Axis(refusing, [(b, a) for b, a in tables.atoms_of.get(i, ()) if b & folded.bits])
+            return AxisTable(refusing, [(b, a) for b, a in tables.atoms_of.get(i, ()) if b & folded.bits])
 
         found = {i: made(i) for i in sorted(folded.axes - folded.lately)}
-        self.plain: dict[int, _Axis] = {i: axis for i, axis in found.items() if axis is not None}
+        self.plain: dict[int, AxisTable] = {i: axis for i, axis in found.items() if axis is not None}
         steps = []
         for step, ignored, expr in folded.late:
             reads, bits = {step.axis.index}, bits_of(ignored)
@@ -145,7 +104,7 @@ class Bound:
             elif step.same_as is not None:
                 reads.add(step.same_as)
             steps.append(
-                _Step(
+                PartStep(
                     step.axis.index,
                     made(step.axis.index),
                     step.same_as,
@@ -157,7 +116,7 @@ class Bound:
                 )
             )
         #: Those whose value depends on others, in parts that are remembered apart.
-        self.late = _parts(steps, {i: sum(b for b, _ in atoms) for i, atoms in tables.atoms_of.items()})
+        self.late = parts_of(steps, {i: sum(b for b, _ in atoms) for i, atoms in tables.atoms_of.items()})
         self.values: list[Any] = [
             MISSING if a.same_as is not None else a.default for a in tables.vocabulary.axes
         ]
@@ -192,7 +151,7 @@ class Bound:
             self.triggers |= bit
         self._shapes = {}
         for part in self.late:
-            part.memo.clear()
+            part.memos.clear()
         for axis in (*self.plain.values(), *(step.table for part in self.late for step in part.steps)):
             if axis is not None:
                 axis.memo.clear()
@@ -262,7 +221,7 @@ class Bound:
                 refused |= mask
         return refused, atoms
 
-    def _later(self, part: _Late, axes: tuple[int, ...], values: tuple[Any, ...], atoms: int) -> Entry:
+    def _later(self, part: Part, axes: tuple[int, ...], values: tuple[Any, ...], atoms: int) -> Entry:
         """What axes contribute whose value depends on others."""
         refused = bits = 0
         clauses: tuple[Clause, ...] = ()
@@ -301,7 +260,10 @@ class Bound:
         late = []
         for part in self.late:
             read = [k for k, i in enumerate(axes) if i in part.values]
-            late.append((part, itemgetter(*read), {}) if read else (part, None, part.memo))
+            if len(part.memos) >= FORMS:
+                part.memos.clear()
+            memo = part.memos.setdefault(tuple([axes[k] for k in read]), {})
+            late.append((part, itemgetter(*read) if read else None, memo))
         tables = tuple(self.plain.get(i) for i in axes)
         shape = _Shape(refused, atoms, clauses, tables, tuple(late))
         if len(self._shapes) >= KEPT:
@@ -309,7 +271,7 @@ class Bound:
         self._shapes[axes] = shape
         return shape
 
-    def _entry(self, axis: _Axis, value: Any) -> Entry:
+    def _entry(self, axis: AxisTable, value: Any) -> Entry:
         refused = bits = 0
         for atom, mask in axis.refusing:
             if atom.true_for(value):
@@ -357,28 +319,6 @@ class Bound:
         program = self.program()
         raw = program.template(self.facts, dict(zip(axes, values)))
         return program.accepts(i, raw, strict=self.strict)
-
-
-def _parts(steps: Sequence[_Step], atoms: Mapping[int, int]) -> tuple[_Late, ...]:
-    """Axes that depend on others: first those that are worked out from values, then those that atoms decide.
-
-    Sizes have many values and what atoms decide has few, so the second part is remembered whatever the sizes are. What it
-    reads by value of the first is worked out there again.
-    """
-    first: dict[int, _Step] = {}
-    rest: dict[int, _Step] = {}
-    open_bits = 0
-    for step in steps:
-        if len(step.reads) > 1 and not step.bits & open_bits and not step.reads & rest.keys():
-            first[step.axis] = step
-        else:
-            rest[step.axis] = step
-            open_bits |= atoms.get(step.axis, 0)
-    for step in reversed(steps):
-        if any(step.axis in other.reads for other in rest.values()):
-            rest[step.axis] = step
-    again = [step for step in steps if step.axis in rest]
-    return tuple(_Late(part) for part in (list(first.values()), again) if part)
 
 
 def _rest(node: Node) -> Test | None:
