@@ -84,19 +84,25 @@ class Verdict(NamedTuple):
 def load(path: str, catalogs: Sequence[Catalog]) -> Document:
     """A file of invariants, held against the vocabularies of all catalogs together. Raises ManifestError."""
     from selector.locations import display_name
+    from selector.yaml_loader import load_file
+
+    document = load_file(path, display_name(path, catalogs[0].root) if catalogs else path)
+    faults = faults_of(document, catalogs)
+    if any(f.severity == "error" for f in faults):
+        raise ManifestError(faults)
+    return document
+
+
+def faults_of(document: Document, catalogs: Sequence[Catalog]) -> list[Fault]:
+    """What the schema has against a file of invariants, where the axes of all catalogs are known."""
     from selector.schema_build import build
     from selector.validate import validate
-    from selector.yaml_loader import load_file
 
     axes: dict[str, Any] = {}
     for catalog in catalogs:
         for name, entry in catalog.vocabulary.raw["axes"].items():
             axes.setdefault(name, entry)
-    document = load_file(path, display_name(path, catalogs[0].root) if catalogs else path)
-    faults = validate(document, build({"vocabulary": 1, "axes": axes})["invariants"])
-    if any(f.severity == "error" for f in faults):
-        raise ManifestError(faults)
-    return document
+    return validate(document, build({"vocabulary": 1, "axes": axes})["invariants"])
 
 
 def decode(document: Document, catalog: Catalog) -> list[Invariant]:

@@ -175,6 +175,8 @@ def _faults(document: Document, path: str, vocabulary: Vocabulary, root: str) ->
     kind = next((k for k in KINDS if k in data), None)
     if kind is None:
         return _other(document, path)
+    if kind == "invariants":
+        return _invariants(document, root)
     faults = validate(document, build(vocabulary.raw)[kind])
     if any(f.severity == "error" for f in faults):
         return faults
@@ -188,6 +190,28 @@ def _faults(document: Document, path: str, vocabulary: Vocabulary, root: str) ->
         from selector.fleet import fleet_of
 
         faults += fleet_of(document, vocabulary, root, os.path.dirname(os.path.abspath(path)))[1]
+    return faults
+
+
+def _invariants(document: Document, root: str) -> list[Fault]:
+    """Sentences may speak of the axes and candidates of any pack; those of a broken pack are looked at without it."""
+    from selector.analysis.invariants import decode, faults_of
+    from selector.catalog import Catalog, pack_names
+
+    catalogs = []
+    for name in pack_names(root):
+        try:
+            catalogs.append(Catalog.load(name, manifests=root))
+        except ManifestError:
+            continue
+    faults = faults_of(document, catalogs)
+    if any(f.severity == "error" for f in faults):
+        return faults
+    for catalog in catalogs:
+        try:
+            decode(document, catalog)
+        except ManifestError as error:
+            faults += error.faults
     return faults
 
 

@@ -66,7 +66,7 @@ SHIPPED = [
         "  - name: per-head scales on the version that runs\n    variants: [fa4]\n",
     ),
     (
-        "per-head scales reach vLLM's FlashAttention only where its default version is 3 or 4",
+        "per-head scales never reach vLLM's FlashAttention before 9.0",
         "  - name: per-head scales by default version\n    variants: [fa2, fa3, fa4, unresolved]\n",
         "  - name: per-head scales by default version\n    variants: [fa3, fa4, unresolved]\n",
     ),

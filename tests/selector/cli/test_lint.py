@@ -110,3 +110,22 @@ def test_the_hooks_run_commands_that_exist(name: str) -> None:
     assert (hook["language"], hook["pass_filenames"]) == ("python", False)
     extra = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("analysis = [", 1)[1].split("]", 1)[0]
     assert all(requirement in extra for requirement in hook["additional_dependencies"])
+
+
+def test_sentences_may_speak_of_a_packs_own_axes_and_names(command: Command, tmp_path: Path) -> None:
+    small(tmp_path, CLEAN, a=A, b=B)
+    own = tmp_path / "small" / "vocabulary.yaml"
+    own.write_text(
+        "vocabulary: 1\naxes: {theirs: {type: flag, of: request, undeclared: any}}\n", encoding="utf-8"
+    )
+    path = tmp_path / "invariants.yaml"
+    path.write_text(
+        "invariants:\n  - {name: one, when: {theirs: true}, never: {selected: a}}\n", encoding="utf-8"
+    )
+    assert command("lint", str(path)).code == 0
+    path.write_text(
+        "invariants:\n  - {name: one, when: {sinks: true}, never: {selected: aa}}\n", encoding="utf-8"
+    )
+    wrong = command("lint", str(path))
+    assert wrong.code == 2
+    assert "invariants.yaml:2:63: pack small has no candidate or backend 'aa'" in wrong.out
