@@ -39,8 +39,8 @@ class Evidence:
         self._declared: list[dict[Any, Told]] = [{} for _ in program.vocabulary.axes]
         self._texts: list[dict[Any, dict[int, str]]] = [{} for _ in program.vocabulary.axes]
         self._rules: dict[tuple[Any, ...], tuple[Reason, str]] = {}
-        #: By (candidate, place among its rules), what takes the values that the rule is about.
-        self._picks: dict[tuple[int, int], Callable[[Sequence[Any]], Any]] = {}
+        #: By (candidate, place among its rules), what takes the values that the rule is about, and whom it asks about.
+        self._picks: dict[tuple[int, int], tuple[Callable[[Sequence[Any]], Any], tuple[str, ...]]] = {}
         found: dict[tuple[Node, bool], list[tuple[int, int]]] = {}
         for i, rules in enumerate(program.rules):
             for k, (rule, node) in enumerate(rules):
@@ -78,12 +78,15 @@ class Evidence:
 
     def of(self, i: int, trace: Trace, *, strict: bool) -> tuple[Reason, ...]:
         """Every reason of one candidate; empty if it accepts."""
+        return self._of(i, trace.values, trace.atoms, strict)
+
+    def _of(self, i: int, values: Sequence[Any], atoms: int, strict: bool) -> tuple[Reason, ...]:
         found: list[Reason] = []
-        for axis, value in enumerate(trace.values):
+        for axis, value in enumerate(values):
             found += self.declared(axis, value).get(i, ())
         for k, (rule, node) in enumerate(self.program.rules[i]):
-            if (rule.kind != "warn" or (strict and rule.strict)) and evaluate(node, trace.atoms):
-                found.append(self._rule(i, k, trace.values)[0])
+            if (rule.kind != "warn" or (strict and rule.strict)) and evaluate(node, atoms):
+                found.append(self._rule(i, k, values, atoms, strict)[0])
         return tuple(found)
 
     def everyone(self, trace: Trace, *, strict: bool) -> dict[int, list[Reason]]:
@@ -96,7 +99,7 @@ class Evidence:
                 else:
                     found[i] = [*reasons]
         for i, k in self.applying(trace, strict=strict):
-            found.setdefault(i, []).append(self._rule(i, k, trace.values)[0])
+            found.setdefault(i, []).append(self._rule(i, k, trace.values, trace.atoms, strict)[0])
         return found
 
     def declared_texts(self, axis: int, value: Any) -> dict[int, str]:
@@ -110,24 +113,42 @@ class Evidence:
             found = memo[value] = {i: ", ".join(map(as_json, reasons)) for i, reasons in told.items()}
         return found
 
-    def written(self, i: int, k: int, values: Sequence[Any]) -> str:
+    def written(self, i: int, k: int, values: Sequence[Any], atoms: int, *, strict: bool) -> str:
         """The reason of one rule that applies, as JSON."""
-        return self._rule(i, k, values)[1]
+        return self._rule(i, k, values, atoms, strict)[1]
 
-    def _rule(self, i: int, k: int, values: Sequence[Any]) -> tuple[Reason, str]:
+    def _rule(self, i: int, k: int, values: Sequence[Any], atoms: int, strict: bool) -> tuple[Reason, str]:
         """The reason of one rule, and its JSON."""
-        pick = self._picks.get((i, k))
-        if pick is None:
-            axes = [a.index for a in involved_axes(self.program.rules[i][k].rule)]
-            pick = self._picks[i, k] = itemgetter(*axes) if axes else _nothing
-        key = (i, k, pick(values))
+        rule = self.program.rules[i][k].rule
+        picked = self._picks.get((i, k))
+        if picked is None:
+            axes = [a.index for a in involved_axes(rule)]
+            picked = self._picks[i, k] = (itemgetter(*axes) if axes else _nothing, rule.accepts())
+        pick, names = picked
+        inner = self._refusals(names, values, atoms, strict) if names else ""
+        key = (i, k, pick(values), inner)
         found = self._rules.get(key)
         if found is None:
             if len(self._rules) >= COMBINATIONS:
                 self._rules.clear()
-            reason = rule_reason(self.program.candidates[i], self.program.rules[i][k].rule, values)
+            reason = rule_reason(self.program.candidates[i], rule, values, inner)
             found = self._rules[key] = (reason, as_json(reason))
         return found
+
+    def _refusals(self, names: Sequence[str], values: Sequence[Any], atoms: int, strict: bool) -> str:
+        """Why those refuse that a rule asks about, each with its first reason; empty where all accept.
+
+        One that adjusts requests is judged on another request than this, so nothing is said of it.
+        """
+        program, said = self.program, []
+        for name in names:
+            j = program.position.get(name)
+            if j is not None and not program.adjust[j] and atoms & program.accept_bit(j, False):
+                reasons = self._of(j, values, atoms, strict)
+                if reasons:
+                    more = f" and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+                    said.append(f"{name} refuses: {reasons[0].message}{more}")
+        return "; ".join(said)
 
 
 def _nothing(values: Sequence[Any]) -> None:

@@ -41,8 +41,8 @@ class Explainer:
 
     def __init__(self, program: Program, facts: Mapping[int, Any], *, strict: bool) -> None:
         self.program, self.facts, self.strict = program, facts, strict
-        #: Whether traces need the whole program: candidates that others ask about are judged by it.
-        self.whole = bool(program.accept_order)
+        #: Whether traces need the whole program: it judges candidates that others ask about and that adjust requests.
+        self.whole = any(program.adjust[i] for i in program.accept_order)
         folded = Folded(program.tables, facts, strict=strict)
         self.constants = folded.constants
         self.values = program.template(facts, self.constants)
@@ -63,10 +63,25 @@ class Explainer:
             for a in program.vocabulary.axes
             if a.index not in depending and a.index not in self.constants
         ]
-        self.atoms = 0
+        #: What the constants refuse and make true.
+        self.refused = self.atoms = 0
         for i, value in self.constants.items():
-            self.atoms |= program.entry(i, value)[1]
-        self._shapes: dict[tuple[int, ...], int] = {}
+            refused, atoms = program.entry(i, value)
+            self.refused |= refused
+            self.atoms |= atoms
+        #: Candidates that others ask about, each with what refuses it.
+        self.asked = [
+            (
+                i,
+                [
+                    compile_node(simplify(node, folded.known, folded.true))
+                    for rule, node in program.rules[i]
+                    if rule.kind != "warn" or (strict and rule.strict)
+                ],
+            )
+            for i in program.accept_order
+        ]
+        self._shapes: dict[tuple[int, ...], tuple[int, int]] = {}
         self.groups = self._groups()
         self.always: list[tuple[int, int]] = []
         self.clauses: list[tuple[Test, tuple[tuple[int, int], ...]]] = []
@@ -102,18 +117,17 @@ class Explainer:
         if self.whole:
             trace = program.trace(program.template(self.facts, dict(zip(axes, given))), strict=self.strict)
             return list(trace.values), trace.atoms
-        entries = program._entries
         values = self.values.copy()
-        atoms = self._shapes.get(axes)
-        if atoms is None:
-            atoms = self._shape(axes)
+        known = self._shapes.get(axes)
+        refused, atoms = known if known is not None else self._shape(axes)
         for i, value in zip(axes, given):
             if i not in self.constants:
                 values[i] = value
         for i, value in zip(axes, given):
             if i not in self.constants:
-                entry = entries[i].get(value)
-                atoms |= entry[1] if entry is not None else program.entry(i, value)[1]
+                more, bits = program.entry(i, value)
+                refused |= more
+                atoms |= bits
         for i, same_as, ignored, neutral, expr in self.late:
             if ignored is not None and ignored(atoms):
                 value = neutral
@@ -124,21 +138,27 @@ class Explainer:
                 if value is MISSING:
                     value = values[same_as] if same_as is not None else None
             values[i] = value
-            entry = entries[i].get(value)
-            atoms |= entry[1] if entry is not None else program.entry(i, value)[1]
+            more, bits = program.entry(i, value)
+            refused |= more
+            atoms |= bits
+        for i, tests in self.asked:
+            accepted = not refused >> i & 1 and not any([holds(atoms) for holds in tests])
+            atoms |= program.accept_bit(i, accepted)
         return values, atoms
 
-    def _shape(self, axes: tuple[int, ...]) -> int:
-        """The atoms that are true for requests that give these fields, whatever they give."""
-        atoms = self.atoms
+    def _shape(self, axes: tuple[int, ...]) -> tuple[int, int]:
+        """Who is refused and which atoms are true for requests that give these fields, whatever they give."""
+        refused, atoms = self.refused, self.atoms
         given = frozenset(axes)
         for i in self.plain:
             if i not in given:
-                atoms |= self.program.entry(i, self.values[i])[1]
+                more, bits = self.program.entry(i, self.values[i])
+                refused |= more
+                atoms |= bits
         if len(self._shapes) >= KEPT:
             self._shapes.clear()
-        self._shapes[axes] = atoms
-        return atoms
+        self._shapes[axes] = refused, atoms
+        return refused, atoms
 
     def texts(self, request: Request) -> list[list[str]]:
         """By candidate, its reasons (before adjustments) as pieces of JSON."""
@@ -159,7 +179,7 @@ class Explainer:
         rules.sort()
         written = program.evidence.written
         for i, k in rules:
-            found[i].append(written(i, k, values))
+            found[i].append(written(i, k, values, atoms, strict=self.strict))
         return found
 
     def _told(self, group: _Group, key: Any, values: Sequence[Any]) -> dict[int, str]:

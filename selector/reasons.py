@@ -285,16 +285,21 @@ def involved_axes(rule: Rule) -> tuple[Axis, ...]:
     )
 
 
-def rule_reason(candidate: Candidate, rule: Rule, values: Sequence[Any]) -> Reason:
-    """Why a rule that applies refuses, given the values of all axes."""
+def rule_reason(candidate: Candidate, rule: Rule, values: Sequence[Any], inner: str = "") -> Reason:
+    """Why a rule that applies refuses, given the values of all axes; ``inner``: why others refuse that it asks about."""
     involved = involved_axes(rule)
     shown = [f"{a.name}={word(_value(values[a.index]))}" for a in involved if a.type != "packages"]
     unknown = [a for a in involved if values[a.index] is UNKNOWN]
     offered = describe(rule.require) if rule.require is not None else _opposite(rule)
     asked = ", ".join(shown)
-    message = f"{rule.text} ({candidate.id}; asked: {asked})" if asked else f"{rule.text} ({candidate.id})"
+    told = [candidate.id]
+    if asked or (rule.require is not None and not inner):
+        told.append(f"asked: {asked or 'this'}")
     if rule.require is not None:
-        message = f"{rule.text} ({candidate.id}; asked: {asked or 'this'}; needs: {offered})"
+        told.append(f"needs: {offered}")
+    if inner:
+        told.append(inner)
+    message = f"{rule.text} ({'; '.join(told)})"
     code = "unknown" if unknown else rule.kind
     first = rule.axes[0].name if rule.axes else (involved[0].name if involved else "backend")
     fix = "none"
