@@ -23,6 +23,13 @@ def _shape(tensor: Tensor) -> list[int]:
 
 def tensors(q: Tensor, k: Tensor, v: Tensor, layout: str, *, packed_q: bool) -> None:
     """Ranks, dtypes, devices and head counts of the three main tensors."""
+    if not (isinstance(q, torch.Tensor) and isinstance(k, torch.Tensor) and isinstance(v, torch.Tensor)):
+        field, found = next(
+            (n, t) for n, t in (("q", q), ("k", k), ("v", v)) if not isinstance(t, torch.Tensor)
+        )
+        raise CallError(
+            field, None if found is None else f"a value of type {type(found).__qualname__}", "a tensor"
+        )
     rank_q, rank_kv = (3 if packed_q else 4), (3 if layout == "varlen" else 4)
     shape_q, shape_k, shape_v = q.shape, k.shape, v.shape
     if len(shape_q) != rank_q:

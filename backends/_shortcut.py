@@ -58,19 +58,25 @@ def flash_on_cpu(general: General, clean: Callable[[], bool]) -> General:
 
     def run(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, **more: Any) -> Any:
         nonlocal dtype, q_shape, k_shape, alike, flag, square, grad, scale
-        if (
-            causal is flag
-            and q.dtype is dtype
-            and not more
-            and not KNOWN
-            and ((q.shape == q_shape and k.shape == k_shape and v.shape == k_shape) or like_before(q, k, v))
-            and q.is_contiguous()
-            and k.is_contiguous()
-            and v.is_contiguous()
-            and q.is_cpu
-            and k.is_cpu
-            and v.is_cpu
-        ):
+        try:
+            short = (
+                causal is flag
+                and q.dtype is dtype
+                and not more
+                and not KNOWN
+                and (
+                    (q.shape == q_shape and k.shape == k_shape and v.shape == k_shape) or like_before(q, k, v)
+                )
+                and q.is_contiguous()
+                and k.is_contiguous()
+                and v.is_contiguous()
+                and q.is_cpu
+                and k.is_cpu
+                and v.is_cpu
+            )
+        except AttributeError:  # no tensor; the whole way names it
+            short = False
+        if short:
             try:
                 if scale is None:
                     out = _FLASH(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), 0.0, square)
@@ -92,6 +98,7 @@ def flash_on_cpu(general: General, clean: Callable[[], bool]) -> General:
                 square = causal and q.shape[1] > 1
         return result
 
+    run.__qualname__ = "Selection.run"  # what a wrong number of arguments calls it
     return run
 
 

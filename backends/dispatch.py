@@ -48,10 +48,10 @@ def attention(
         try:
             _, queries, heads, size = q.shape
             _, keys, kv_heads, _ = k.shape
-        except (ValueError, AttributeError):  # not dense
+            training = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+        except (ValueError, AttributeError):  # not dense, or no tensor
             return _attend(q, k, v, causal=causal, backend=backend)
         kind = kind_of_lengths(queries, keys)
-        training = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
         key = (heads, size, kv_heads, q.dtype, q.device, kind, causal, backend, training)
         plain = _PLAIN.get(key)
         if plain is not None:
@@ -127,6 +127,8 @@ def _environment(device: str) -> Environment:
     key = (here.fingerprint, device)
     found = _ENVIRONMENTS.get(key)
     if found is None:
+        if len(_ENVIRONMENTS) >= 16:  # a machine probed anew may be another
+            _ENVIRONMENTS.clear()
         found = _ENVIRONMENTS[key] = here.replace(device=device)
     return found
 

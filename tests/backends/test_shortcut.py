@@ -199,3 +199,33 @@ def test_forcing_what_is_chosen_anyway_changes_nothing(backend: str) -> None:
     expected = WholeWay()(*tensors(), causal=True, scale=0.125).transpose(1, 2)
     assert torch.allclose(found, expected, atol=1e-5)
     assert torch_sdpa._chosen_anyway(backend, call, q, k, v, how, 0.125) == (backend == "cuda_flash")
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (0, None, "q: got None, expected a tensor"),
+        (1, None, "k: got None, expected a tensor"),
+        (2, "v", "v: got a value of type str, expected a tensor"),
+        (1, [[1.0]], "k: got a value of type list, expected a tensor"),
+    ],
+)
+def test_what_is_no_tensor_is_named(warm: bool, place: int, value: Any, said: str) -> None:
+    q = torch.zeros(1, 4, 2, 8)
+    run = select(head_size=8, num_heads=2, dtype="float32").run
+    if warm:
+        run(q, q, q)
+        attention(q, q, q)
+    given = [q, q, q]
+    given[place] = value
+    for call in (run, attention):
+        with pytest.raises(CallError) as caught:
+            call(*given)
+        assert str(caught.value) == said
+
+
+def test_too_few_arguments_name_what_was_called() -> None:
+    run = select(head_size=8, num_heads=2, dtype="float32").run
+    with pytest.raises(TypeError, match=r"^Selection\.run\(\) missing 1 required positional argument: 'v'"):
+        run(torch.zeros(1, 4, 2, 8), torch.zeros(1, 4, 2, 8))
