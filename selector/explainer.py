@@ -58,11 +58,11 @@ class Explainer:
         ]
         depending = {late[0] for late in self.late}
         #: Axes that a request gives and nothing else changes.
-        self.plain = [
+        self.plain = frozenset(
             a.index
             for a in program.vocabulary.axes
             if a.index not in depending and a.index not in self.constants
-        ]
+        )
         #: What the constants refuse and make true.
         self.refused = self.atoms = 0
         for i, value in self.constants.items():
@@ -121,10 +121,10 @@ class Explainer:
         known = self._shapes.get(axes)
         refused, atoms = known if known is not None else self._shape(axes)
         for i, value in zip(axes, given):
-            if i not in self.constants:
-                values[i] = value
-        for i, value in zip(axes, given):
-            if i not in self.constants:
+            if i in self.constants:
+                continue
+            values[i] = value
+            if i in self.plain:
                 more, bits = program.entry(i, value)
                 refused |= more
                 atoms |= bits
@@ -142,7 +142,7 @@ class Explainer:
             refused |= more
             atoms |= bits
         for i, tests in self.asked:
-            accepted = not refused >> i & 1 and not any([holds(atoms) for holds in tests])
+            accepted = not refused >> i & 1 and not any(holds(atoms) for holds in tests)
             atoms |= program.accept_bit(i, accepted)
         return values, atoms
 
