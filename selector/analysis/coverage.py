@@ -26,12 +26,16 @@ __all__ = ["Coverage", "Hole", "Worth", "coverage"]
 
 
 class Hole(NamedTuple):
-    """A condition under which nothing is selected: on the named machines, with an example that the engine has confirmed."""
+    """A condition under which nothing is selected: on the named machines, with an example that the engine has confirmed.
+
+    ``literals`` say it, for whoever wants to test membership.
+    """
 
     condition: str
     parts: tuple[tuple[str, str], ...]
     machines: tuple[str, ...]
     witness: Witness
+    literals: tuple[int, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
@@ -68,6 +72,7 @@ class Coverage(NamedTuple):
     holes: tuple[Hole, ...]
     complete: bool
     worth: tuple[Worth, ...]
+    space: Space
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
@@ -90,6 +95,7 @@ def coverage(
         tuple(holes),
         complete,
         tuple(search.worth()) if environments else (),
+        search.space,
     )
 
 
@@ -161,7 +167,11 @@ class _Search:
         if decide((found.request, found.environment), self.catalog).selected is not None:
             raise Refuted(f"the engine does not confirm a hole at {found.text}")
         return Hole(
-            describe.cube_text(cube, used), tuple(describe.cube_parts(cube, used)), tuple(names), found
+            describe.cube_text(cube, used),
+            tuple(describe.cube_parts(cube, used)),
+            tuple(names),
+            found,
+            tuple(literals),
         )
 
     def _request(self) -> Request:

@@ -128,4 +128,4 @@ def test_sentences_may_speak_of_a_packs_own_axes_and_names(command: Command, tmp
     )
     wrong = command("lint", str(path))
     assert wrong.code == 2
-    assert "invariants.yaml:2:63: pack small has no candidate or backend 'aa'" in wrong.out
+    assert "invariants.yaml:2:56: pack small has no candidate or backend 'aa'" in wrong.out
