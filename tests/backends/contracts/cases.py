@@ -237,7 +237,7 @@ def _accepted(axis: str, refuses: Callable[[Call], str | None], options: dict[st
     for option in AXES[axis]:
         for helper in ({}, {"format": "fp8_kv"}, {"format": "fp8"}, {"layout": "one"}, {"layout": "varlen"}):
             choice = {**plain(), **helper, axis: option}
-            if axis == "mask" and choice["layout"] not in ("dense", "one"):
+            if option != "no" and axis == "mask" and choice["layout"] not in ("dense", "one"):
                 continue
             if refuses(build(choice, **options)) is None:
                 kept.append(option)

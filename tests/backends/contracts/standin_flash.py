@@ -11,7 +11,7 @@ import torch
 from packaging.version import Version
 
 from tests.backends.contracts.standin import Log, function
-from tests.backends.contracts.standin_math import attend, band, starts
+from tests.backends.contracts.standin_math import attend, band, gradients, starts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -115,19 +115,42 @@ def _fa2(a: SimpleNamespace, sequences: Sequences, *, packed: bool) -> object:
     grouped = a.q.shape[-2] != a.k.shape[-2]
     if packed and longest_q == 1 and grouped and a.window_size == (-1, -1) and a.alibi_slopes is None:
         assert a.q.shape[0] == len(sequences), "the kernel for one query a sequence reshapes q by the batch"
-    left, right = a.window_size
+    limits = _fa2_limits(a.window_size, a.causal, longest_k)
+    outs, lses = _each(a, sequences, limits, a.softmax_scale, a.alibi_slopes)
+    lses = [torch.where(lse == -torch.inf, torch.inf, lse) for lse in lses]
+    out, lse = _joined(outs, lses, packed=packed, dtype=a.q.dtype)
+    return (out, lse, None) if a.return_attn_probs else out
+
+
+def _fa2_limits(window: tuple[int, int], causal: bool, longest_k: int) -> tuple[Bound, Bound]:
+    """What ``mha_varlen_fwd`` and ``set_params_fprop`` make of a window."""
+    left, right = window
     left, right = (-1 if left >= longest_k else left), (-1 if right >= longest_k else right)
-    if a.causal:
+    if causal:
         right = 0
     if left < 0 <= right:
         left = longest_k
     if right < 0 <= left:
         right = longest_k
-    limits = (None, None) if left < 0 and right < 0 else (left, right)
-    outs, lses = _each(a, sequences, limits, a.softmax_scale, a.alibi_slopes)
-    lses = [torch.where(lse == -torch.inf, torch.inf, lse) for lse in lses]
-    out, lse = _joined(outs, lses, packed=packed, dtype=a.q.dtype)
-    return (out, lse, None) if a.return_attn_probs else out
+    return (None, None) if left < 0 and right < 0 else (left, right)
+
+
+def varlen_2(a: SimpleNamespace, used: Tensor | None) -> tuple[Tensor, Tensor]:
+    """``mha_varlen_fwd`` by the names of ``flash_attn_varlen_func``; ``[tokens, heads, size]`` and ``[heads, tokens]``."""
+    returned = _fa2(a, _varlen(a, a.block_table, used), packed=True)
+    assert isinstance(returned, tuple)
+    return returned[0], returned[1]
+
+
+def gradients_2(a: SimpleNamespace, grad: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
+    """``mha_varlen_bwd`` of a packed batch; in double, like ``q``, ``k`` and ``v``."""
+    limits = _fa2_limits(a.window_size, a.causal, a.max_seqlen_k)
+    found = [
+        gradients(rows, q, k, v, scale, band(q.shape[0], k.shape[0], *limits))
+        for rows, (q, k, v) in zip(_split(grad, a.cu_seqlens_q), _varlen(a, None, None), strict=True)
+    ]
+    dq, dk, dv = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return dq, dk, dv
 
 
 def _each(

@@ -60,6 +60,22 @@ def attend(
     return torch.einsum("hij,jhd->ihd", weights, v), lse
 
 
+def gradients(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, keep: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of ``q``, ``k`` and ``v`` for a ``grad`` of the output, written out: a kernel is called below autograd."""
+    group = q.shape[1] // k.shape[1]
+    grad, q, k, v = (x.double() for x in (grad, q, k, v))
+    keys, values = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    scores = (torch.einsum("ihd,jhd->hij", q, keys) * scale).masked_fill(~keep, -torch.inf)
+    weights = torch.softmax(scores, -1).nan_to_num(0.0)
+    through = torch.einsum("ihd,jhd->hij", grad, values)
+    slope = weights * (through - (weights * through).sum(-1, keepdim=True)) * scale
+    of_k = torch.einsum("hij,ihd->jhd", slope, q).unflatten(1, (-1, group)).sum(2)
+    of_v = torch.einsum("hij,ihd->jhd", weights, grad).unflatten(1, (-1, group)).sum(2)
+    return torch.einsum("hij,jhd->ihd", slope, keys), of_k, of_v
+
+
 def starts(lengths: list[int]) -> list[tuple[int, int]]:
     """(start, end) of each sequence in a packed tensor."""
     spans, at = [], 0
