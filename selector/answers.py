@@ -46,10 +46,12 @@ def _rejected(report: Report, outcome: Decision) -> str:
 
         for i in program.adjusting:  # judged on what they make of the request
             texts[i] = [as_json(reason) for reason in report.judged(i)]
-    names = program.evidence.names
-    refused = members(program.listed & ~outcome.accepted)
-    pieces = [f"{names[i]}: [{', '.join(texts[i])}]" for i in refused]
-    return f"{{{', '.join(pieces)}}}"
+    named = outcome.named
+    if named is None:
+        names = program.evidence.names
+        refused = members(program.listed & ~outcome.accepted)
+        named = outcome.named = tuple([(i, f"{names[i]}: [") for i in refused])
+    return "{" + ", ".join([f"{name}{', '.join(texts[i])}]" for i, name in named]) + "}"
 
 
 def _dump(value: object) -> str:

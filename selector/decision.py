@@ -22,7 +22,17 @@ _NOTHING: Mapping[int, tuple[Reason, ...]] = {}
 class Decision:
     """The outcome for requests that the same candidates accept under the same order. Orders are made when they are read."""
 
-    __slots__ = ("_excluded", "_ranked", "accepted", "best", "exclusive", "order", "policy", "written")
+    __slots__ = (
+        "_excluded",
+        "_ranked",
+        "accepted",
+        "best",
+        "exclusive",
+        "named",
+        "order",
+        "policy",
+        "written",
+    )
 
     def __init__(self, accepted: int, order: tuple[int, ...], exclusive: int, policy: int) -> None:
         #: Masks: candidates that accept; candidates that count only where the order lists them.
@@ -32,6 +42,8 @@ class Decision:
         self._excluded: tuple[int, ...] | None = None
         #: Head and tail of the short answer, once it was written (see `selector.answers`).
         self.written: tuple[str, str] | None = None
+        #: What the short answer says before a refused candidate's reasons, by position, once it was written.
+        self.named: tuple[tuple[int, str], ...] | None = None
         #: The winner's position, or -1.
         self.best = -1
         for i in order:

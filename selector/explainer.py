@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Explainer"]
 
 #: Combinations of values kept for one group of axes, and axes in a group that may vary.
-KEPT, TOGETHER = 2048, 4
+KEPT, TOGETHER = 512, 2
 
 
 class _Group:

@@ -25,8 +25,8 @@ __all__ = ["answer_lines"]
 #: Bytes of one line; no request is nearly as long.
 LINE = 1 << 20
 
-#: Environments kept by what a line says of them, and characters of answers kept by what was asked.
-KEPT, ANSWERS = 256, 1 << 24
+#: Environments kept by what a line says of them; answers kept by what was asked, and their characters.
+KEPT, ANSWERS, CHARACTERS = 256, 4096, 1 << 23
 
 KEYS = ("request", "environment", "backend", "avoid", "prefer", "strict")
 
@@ -123,7 +123,7 @@ class _Answerer:
         self.strict, self.reasons = strict, reasons
         self.known: dict[str, Environment] = {}
         self.answers: dict[object, str] = {}
-        self.room = ANSWERS
+        self.room = CHARACTERS
         self.probe: Any = None
 
     def answer(self, line: bytes | None) -> str:
@@ -161,9 +161,9 @@ class _Answerer:
     def remember(self, key: object, answer: str) -> str:
         """Keep an answer; the memory for them is bounded."""
         self.room -= len(answer)
-        if self.room < 0:
+        if self.room < 0 or len(self.answers) >= ANSWERS:
             self.answers.clear()
-            self.room = ANSWERS - len(answer)
+            self.room = CHARACTERS - len(answer)
         self.answers[key] = answer
         return answer
 

@@ -218,7 +218,7 @@ def test_memory_does_not_grow_with_the_number_of_lines(monkeypatch: pytest.Monke
 
     catalog = Catalog.load()
     machine = Environment.preset("h100", vocabulary=catalog.vocabulary)
-    monkeypatch.setattr(batch, "ANSWERS", 1 << 18)
+    monkeypatch.setattr(batch, "CHARACTERS", 1 << 18)
     answerer = batch._Answerer(catalog, machine, (), strict=False, reasons=False)
 
     def feed(start: int) -> int:
