@@ -23,7 +23,7 @@ def explanation(quick: bool) -> list[Figure]:
     environment = Environment.preset("h100", vocabulary=catalog.vocabulary)
     drawn = list(distinct(60 if quick else 2_000, 2, catalog.vocabulary))
     reasons: list[float] = []
-    texts: list[float] = []
+    texts: dict[bool, list[float]] = {True: [], False: []}
     told = 0
     for number, fields in enumerate(drawn):
         request = catalog.request(fields)
@@ -34,9 +34,9 @@ def explanation(quick: bool) -> list[Figure]:
         report.to_text(verbose=True)
         if number >= len(drawn) // 10:
             reasons.append(seen - began)
-            texts.append(time.perf_counter() - began)
+            texts[bool(report.selected)].append(time.perf_counter() - began)
         told += sum(map(len, rejected.values()))
-    whole, text = spread(reasons), spread(texts)
+    whole, text, nothing = spread(reasons), spread(texts[True] + texts[False]), spread(texts[False])
     return [
         Figure(
             "explain/object", "full explanation of a new request with all reasons, as an object",
@@ -47,6 +47,11 @@ def explanation(quick: bool) -> list[Figure]:
             "explain/text", "the same, as text with every reason",
             text.median * 1e3, "ms", 3.0, low=text.low * 1e3, high=text.high * 1e3,
             note=f"99th percentile {text.p99 * 1e3:.2f} ms",
+        ),
+        Figure(
+            "explain/nothing", "those of the texts that say that nothing fits, and what would",
+            nothing.median * 1e3, "ms", low=nothing.low * 1e3, high=nothing.high * 1e3,
+            note=f"{nothing.of} of {text.of}",
         ),
     ]  # fmt: skip
 
@@ -82,8 +87,8 @@ def requests(quick: bool) -> list[Figure]:
             )  # fmt: skip
             figures.append(
                 Figure(
-                    f"requests/{name}-memory", f"peak memory at {many:,} lines over that at {few:,}, {what}",
-                    memory[many] / memory[few], "x", 1.1,
+                    f"requests/{name}-memory", f"peak memory at {many:,} lines less that at {few:,}, {what}",
+                    memory[many] - memory[few], "MB", 5.0,
                     note=f"{memory[few]:.1f} and {memory[many]:.1f} MB",
                 )
             )  # fmt: skip
