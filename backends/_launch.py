@@ -72,7 +72,7 @@ def scaled_output(out: Tensor, scale: Scale) -> Tensor:
 def cumulative(seq_lens: Tensor) -> Tensor:
     """int32 ``[batch + 1]`` starts of sequences from their lengths ``[batch]``, on the same device."""
     starts = torch.zeros(seq_lens.shape[0] + 1, dtype=torch.int32, device=seq_lens.device)
-    torch.cumsum(seq_lens, 0, dtype=torch.int32, out=starts[1:])
+    torch.cumsum(seq_lens, 0, dtype=torch.int32, out=starts.narrow(0, 1, seq_lens.shape[0]))
     return starts
 
 

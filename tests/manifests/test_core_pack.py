@@ -336,6 +336,66 @@ FLASHINFER = [
 
 # sdp_utils.cpp of pytorch at 001f694a unless said otherwise
 TORCH = [
+    # torch/nn/attention/varlen.py and flash_api.cpp, mha_varlen_fwd: multiples of 8 up to 256, blocks of 256
+    takes("a100", "torch_sdpa/cuda_varlen", layout="varlen", head_size=72, causal=True, sliding_window=True, lse=True),
+    refuses("a100", "torch_sdpa/cuda_varlen", "head_size", layout="varlen", head_size=100),
+    refuses("a100", "torch_sdpa/cuda_varlen", "head_size", layout="varlen", head_size=264),
+    refuses("a100", "torch_sdpa/cuda_varlen", "head_size head_size_v", layout="varlen", head_size=192, head_size_v=128),
+    refuses("a100", "torch_sdpa/cuda_varlen", "layout", layout="dense"),
+    takes("a100", "torch_sdpa/cuda_varlen", layout="paged", block_size=512),
+    refuses("a100", "torch_sdpa/cuda_varlen", "block_size", layout="paged", block_size=128),
+    refuses("a100", "torch_sdpa/cuda_varlen", "layout training", layout="paged", block_size=256, training=True),
+    takes("a100", "torch_sdpa/cuda_varlen", layout="varlen", causal=True, query_length="shorter"),
+    refuses(
+        "a100", "torch_sdpa/cuda_varlen", "sliding_window query_length",
+        layout="varlen", sliding_window=True, query_length="longer",
+    ),
+    takes("a100", "torch_sdpa/cuda_varlen", layout="varlen", sliding_window=True, causal=True, query_length="longer"),
+    refuses(
+        "a100", "torch_sdpa/cuda_varlen", "softcap alibi sinks custom_mask dropout", layout="varlen",
+        softcap=True, alibi=True, sinks=True, custom_mask=True, dropout=True,
+    ),
+    takes("rtx4090", "torch_sdpa/cuda_varlen", layout="varlen", training=True, head_size=232),
+    refuses(
+        "rtx4090", "torch_sdpa/cuda_varlen", "head_size training compute_capability",
+        layout="varlen", training=True, head_size=200,
+    ),
+    refuses("t4", "torch_sdpa/cuda_varlen", "compute_capability", layout="varlen", dtype="float16"),
+    refuses("mi300x", "torch_sdpa/cuda_varlen", "device", layout="varlen"),
+    # the recordings: enable_gqa, seqused_k and block_table came with torch 2.12; pytorch issue 194167
+    takes("a100", "torch_sdpa/cuda_varlen", {"packages": {"torch": "2.12.1"}}, layout="varlen"),
+    refuses("a100", "torch_sdpa/cuda_varlen", "packages", {"packages": {"torch": "2.11.0"}}, layout="varlen"),
+    refuses(
+        "a100", "torch_sdpa/cuda_varlen", "layout packages",
+        {"packages": {"torch": "2.12.1"}}, layout="paged", block_size=256,
+    ),
+    # varlen.py of 2.14.1: _can_use_cudnn, which the backward pass asks without num_splits
+    takes("h100", "torch_sdpa/cuda_varlen", {"packages": {"torch": "2.14.1"}}, layout="varlen"),
+    takes("a100", "torch_sdpa/cuda_varlen", {"packages": {"torch": "2.14.1"}}, layout="varlen", training=True),
+    refuses(
+        "h100", "torch_sdpa/cuda_varlen", "training compute_capability packages",
+        {"packages": {"torch": "2.14.1"}}, layout="varlen", training=True,
+    ),
+    # _fa3.py: major 9; registered from torch 2.11 on
+    takes("h100", "torch_sdpa/cuda_flash_fa3", head_size=100, training=True),
+    refuses("h100", "torch_sdpa/cuda_flash_fa3", "head_size", head_size=264),
+    refuses("h100", "torch_sdpa/cuda_flash_fa3", "lse head_size", head_size=100, lse=True),
+    refuses("h100", "torch_sdpa/cuda_flash_fa3", "dropout", dropout=True),
+    refuses("h100", "torch_sdpa/cuda_flash_fa3", "causal query_length", causal=True, query_length="shorter"),
+    refuses("h100", "torch_sdpa/cuda_flash_fa3", "packages", {"packages": {"torch": "2.10.0"}}),
+    refuses("h100", "torch_sdpa/cuda_flash_fa3", "packages", {"packages": {"flash-attn-3": None}}),
+    refuses("b200", "torch_sdpa/cuda_flash_fa3", "compute_capability"),
+    # _fa4.py: major 9 or 10; two results before torch 2.14, four from flash-attn-4 4.0.0b19 on
+    takes("b200", "torch_sdpa/cuda_flash_fa4", {"packages": {"flash-attn-4": "4.0.0b18"}}),
+    takes("h100", "torch_sdpa/cuda_flash_fa4", {"packages": {"torch": "2.14.1"}}, head_size=256),
+    refuses("b200", "torch_sdpa/cuda_flash_fa4", "packages", {"packages": {"flash-attn-4": "4.0.0b19"}}),
+    refuses("a100", "torch_sdpa/cuda_flash_fa4", "compute_capability", {"packages": {"torch": "2.14.1"}}),
+    takes("b200", "torch_sdpa/cuda_flash_fa4", {"packages": {"torch": "2.14.1"}}, head_size=256),
+    refuses("b200", "torch_sdpa/cuda_flash_fa4", "head_size packages", {"packages": {"torch": "2.14.1"}}, head_size=192),
+    refuses(
+        "b200", "torch_sdpa/cuda_flash_fa4", "head_size packages",
+        {"packages": {"flash-attn-4": "4.0.0b10"}}, head_size=256,
+    ),
     # check_head_dim_size_flash: one size, at most 256, any value (padding is done outside)
     takes("a100", "torch_sdpa/cuda_flash", head_size=100),
     refuses("a100", "torch_sdpa/cuda_flash", "head_size", head_size=264),

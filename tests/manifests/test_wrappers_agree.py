@@ -35,8 +35,13 @@ ON = {
     "torch_sdpa/cuda_cudnn": "h100",
     "torch_sdpa/cuda_efficient": "h100",
     "torch_sdpa/cuda_flash": "h100",
+    "torch_sdpa/cuda_flash_fa3": "h100",
+    "torch_sdpa/cuda_flash_fa4": "b200",
+    "torch_sdpa/cuda_varlen": "a100",
     "torch_sdpa/cuda_math": "h100",
 }
+# Packages of those machines in other versions: torch 2.13 and the newest flash-attn-4 do not go together.
+OLDER = {"torch_sdpa/cuda_flash_fa4": {"flash-attn-4": "4.0.0b18"}}
 # Refusals for what no axis says: shapes of masks, numbers of windows, a scale of one head as a tensor.
 NO_AXIS = (
     "only a number can join",
@@ -149,9 +154,13 @@ def verdicts() -> Mapping[str, list[Verdicts]]:
     catalog = selector.Catalog.load("core")
     found: dict[str, list[Verdicts]] = {candidate: [] for candidate in ON}
     with FakeTensorMode():
-        for on in sorted(set(ON.values())):
-            environment = selector.Environment.preset(on, vocabulary=catalog.vocabulary)
-            here = [candidate for candidate, machine in ON.items() if machine == on]
+        for on, packages in sorted({(on, tuple(OLDER.get(name, {}).items())) for name, on in ON.items()}):
+            environment = selector.Environment.preset(
+                on, with_packages=dict(packages), vocabulary=catalog.vocabulary
+            )
+            here = [
+                n for n, machine in ON.items() if (machine, tuple(OLDER.get(n, {}).items())) == (on, packages)
+            ]
             for call in some_calls("cpu" if on == "cpu" else "cuda", seed=7, count=CALLS):
                 request = {name: value for name, value in request_fields(call).items() if name != "device"}
                 report = selector.explain(request, environment=environment, catalog=catalog)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from backends import flash_attn, flashinfer
+from backends import flash_attn, flashinfer, torch_sdpa
 from backends._guard import FIELDS, NotSupported, used_fields
 from backends.call import CallError
 from tests.backends.contracts import cases, world
@@ -24,8 +25,9 @@ WRAPPERS = [
     *((flash_attn, variant) for variant in ("fa2", "fa3", "fa4")),
     *((flashinfer, variant) for variant in ("fa2", "fa3", "fa3_fp8_heads")),
 ]
+TORCH = [(torch_sdpa, variant) for variant in torch_sdpa.HONOURED]
 USES: dict[str, dict[str, str]] = {
-    "dense": {},
+    "dense": {"layout": "dense"},
     "varlen": {"layout": "varlen"},
     "paged": {"layout": "paged"},
     "paged_varlen": {"layout": "paged_varlen"},
@@ -61,10 +63,12 @@ def test_every_field_has_a_case() -> None:
     assert set(USES) == set(FIELDS)
 
 
-def _call(uses: dict[str, str], variant: str, form: str) -> Call | None:
-    options: dict[str, Any] = {"block_size": 256} if variant == "fa2" else {}
+def _call(uses: dict[str, str], variant: str, form: str, **options: Any) -> Call | None:
+    if variant in ("fa2", "cuda_varlen"):
+        options["block_size"] = 256
+    layout = {"layout": "varlen"} if variant == "cuda_varlen" else {}
     try:
-        return cases.build({**cases.plain(), "format": form, **uses}, **options)
+        return cases.build({**cases.plain(), **layout, "format": form, **uses}, **options)
     except CallError:
         return None
 
@@ -98,6 +102,25 @@ def test_a_field_is_honoured_or_refused(
         module.run(call, variant=variant)
 
 
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_field_is_honoured_or_refused_by_varlen_attn(field: str) -> None:
+    """On fake CUDA tensors; test_torch.py makes the calls."""
+    with FakeTensorMode():
+        every = (
+            _call(USES[field], "cuda_varlen", form, device="cuda") for form in ("bfloat16", "fp8_kv", "fp8")
+        )
+        calls = [call for call in every if call is not None and field in used_fields(call)]
+        assert calls
+        reasons = [torch_sdpa.refuses(call, "cuda_varlen") for call in calls]
+        if field in torch_sdpa.HONOURED["cuda_varlen"]:
+            assert None in reasons, "a field that is honoured works at least beside nothing else"
+            return
+        for call, reason in zip(calls, reasons, strict=True):
+            assert field in str(reason)
+            with pytest.raises(NotSupported, match=field):
+                torch_sdpa.run(call, variant="cuda_varlen")
+
+
 DECLARED = {
     "causal": "causal",
     "sliding_window": "window_left",
@@ -116,7 +139,9 @@ DECLARED = {
 """Flag of a manifest -> the field of a call that it stands for."""
 
 
-@pytest.mark.parametrize(("module", "variant"), WRAPPERS, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize(
+    ("module", "variant"), [*WRAPPERS, *TORCH], ids=lambda value: getattr(value, "__name__", value)
+)
 def test_the_manifest_declares_what_the_wrapper_honours(module: ModuleType, variant: str) -> None:
     name = module.__name__.rpartition(".")[2]
     manifest = yaml.safe_load((MANIFESTS / f"{name}.yaml").read_text(encoding="utf-8"))

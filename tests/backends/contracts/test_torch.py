@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 import torch.nn.attention as attention_module
+import torch.nn.attention.varlen as varlen_module
 import yaml
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import flex_attention as flex
 from torch.overrides import TorchFunctionMode
 
-from backends import flex_attention, torch_sdpa
+from backends import _flash_impl, flex_attention, torch_sdpa
+from backends._flash_impl import LOCK, use
 from tests.backends.contracts import cases
 from tests.backends.contracts.signatures import Contract, covered
 from tests.backends.contracts.standin import Launch, Log
+from tests.backends.contracts.standin_torch import implementations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,10 +72,14 @@ def _kept(log: Log, name: str, function: Callable[..., Any]) -> Callable[..., An
     return watched
 
 
-def _versions(manifest: str) -> list[Contract]:
-    """The recorded versions of torch that a core manifest allows for all its variants."""
+def _versions(manifest: str, variant: str | None = None) -> list[Contract]:
+    """The recorded versions of torch that a core manifest allows for all its variants, or for one."""
     data = yaml.safe_load((MANIFESTS / manifest).read_text(encoding="utf-8"))
-    return covered("torch", data["requires"]["packages"]["torch"])
+    allowed: str = data["requires"]["packages"]["torch"]
+    for part in data.get("variants", ()):
+        if part["name"] == variant:
+            allowed = part["requires"].get("packages", {}).get("torch", allowed)
+    return covered("torch", allowed)
 
 
 def _bind(log: Log, versions: list[Contract]) -> None:
@@ -91,17 +98,70 @@ def _bind(log: Log, versions: list[Contract]) -> None:
 
 def _refuses_here(variant: str, call: Call) -> str | None:
     """The wrapper's refusals, and those of a torch that cannot index a CUDA tensor (the keywords stay the same)."""
-    if call.mask is not None or call.causal:
+    if variant != "cuda_varlen" and (call.mask is not None or call.causal):
         return "a mask has to be built"
     return torch_sdpa.refuses(call, variant)
 
 
-@pytest.mark.parametrize("variant", torch_sdpa.HONOURED)
-def test_sdpa(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+_REGISTRY = (
+    "activate_flash_attention_impl",
+    "restore_flash_attention_impl",
+    "list_flash_attention_impls",
+    "current_flash_attention_impl",
+)
+
+
+@pytest.fixture
+def sdpa_log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
+    """The calls of everything in torch.nn.attention that the wrapper uses; FA3 and FA4 change nothing."""
     log = Log()
-    monkeypatch.setattr(
-        attention_module, "sdpa_kernel", _kept(log, "sdpa_kernel", attention_module.sdpa_kernel)
-    )
+    for module, names in (
+        (attention_module, ("sdpa_kernel", *_REGISTRY)),
+        (varlen_module, ("varlen_attn", "AuxRequest")),
+    ):
+        for name in names:
+            monkeypatch.setattr(module, name, _kept(log, name, getattr(module, name)))
+    with implementations("FA3", "FA4"):
+        yield log
+    _flash_impl._OURS.clear()
+
+
+@pytest.mark.parametrize("variant", ["cuda_flash", "cuda_flash_fa3", "cuda_flash_fa4"])
+def test_what_is_asked_of_the_registry(variant: str, sdpa_log: Log) -> None:
+    with LOCK:
+        use("FA4" if variant == "cuda_flash_fa3" else "FA3", "torch_sdpa/test")
+        use(torch_sdpa._IMPLEMENTATION[variant], "torch_sdpa/test")
+    made = set(sdpa_log.names())
+    assert {"activate_flash_attention_impl", "current_flash_attention_impl"} <= made
+    assert ("restore_flash_attention_impl" in made) == (variant == "cuda_flash")
+    _bind(sdpa_log, _versions("torch_sdpa.yaml", "cuda_flash_fa3"))
+    with pytest.raises(pytest.fail.Exception, match="flash_attention_impl"):
+        _bind(sdpa_log, covered("torch", "<2.10"))
+
+
+def test_varlen(sdpa_log: Log) -> None:
+    refuses = partial(_refuses_here, "cuda_varlen")
+    with torch.no_grad(), FakeTensorMode():
+        for call in cases.drawn_choices(refuses, 60, device="cuda", block_size=256):
+            returned = torch_sdpa.run(call, variant="cuda_varlen")
+            out, lse = returned if isinstance(returned, tuple) else (returned, None)
+            assert out.shape == call.out_shape
+            rows = (call.batch, call.num_heads, call.max_seqlen_q)
+            assert lse is None or lse.shape == (
+                rows if not call.packed_q else (call.num_heads, call.q.shape[0])
+            )
+    made = [launch for launch in sdpa_log if launch.name == "varlen_attn"]
+    assert {"block_table" in launch.arguments["kwargs"] for launch in made} == {True, False}
+    assert len(made) == 60
+    named = Log(launch for launch in sdpa_log if launch.name in ("varlen_attn", "AuxRequest"))
+    _bind(named, _versions("torch_sdpa.yaml", "cuda_varlen"))
+    with pytest.raises(pytest.fail.Exception, match=r"torch==2\.11.*enable_gqa"):
+        _bind(named, covered("torch", "==2.11.*"))
+
+
+@pytest.mark.parametrize("variant", [name for name in torch_sdpa.HONOURED if name != "cuda_varlen"])
+def test_sdpa(variant: str, sdpa_log: Log) -> None:
+    log = sdpa_log
     if variant.startswith("cuda"):
         # without gradients: autograd asks a CUDA device that is not there for its stream, and aborts
         with torch.no_grad(), FakeTensorMode(), _Watch(log):
@@ -114,7 +174,9 @@ def test_sdpa(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
             for call in cases.drawn_choices(partial(torch_sdpa.refuses, variant=variant), 100):
                 torch_sdpa.run(call, variant=variant)
     assert len(set(log.names()) & set(_WATCHED.values())) > 0
-    _bind(log, _versions("torch_sdpa.yaml"))
+    # where torch has no registry, the wrapper asks nothing of it
+    asked = Log(launch for launch in log if launch.name not in _REGISTRY)
+    _bind(asked, _versions("torch_sdpa.yaml", variant))
 
 
 def _answer(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **fields: Any) -> Any:

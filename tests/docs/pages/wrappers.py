@@ -17,7 +17,7 @@ __all__ = ["DRAWS", "answers", "columns", "pages"]
 
 #: How a call uses each field, beside a form that the wrapper takes.
 DRAWS: Mapping[str, Mapping[str, Value]] = {
-    "dense": {},
+    "dense": {"layout": "dense"},
     "varlen": {"layout": "varlen"},
     "paged": {"layout": "paged"},
     "paged_varlen": {"layout": "paged", "packed": True},
@@ -46,9 +46,9 @@ DRAWS: Mapping[str, Mapping[str, Value]] = {
 
 #: Forms of a call, of which a wrapper that honours a field takes at least one: a page of 256 tokens suits everybody's pages.
 FORMS: tuple[Mapping[str, Value], ...] = tuple(
-    {"dtype": dtype, "kv_cache_dtype": kept, "block_size": 256, "query_length": length}
-    for dtype, kept, length in itertools.product(
-        ("float16", "fp8_e4m3", "float32"), ("auto", "fp8_e4m3"), ("same", "one")
+    {"layout": layout, "dtype": dtype, "kv_cache_dtype": kept, "block_size": 256, "query_length": length}
+    for layout, dtype, kept, length in itertools.product(
+        ("dense", "varlen"), ("float16", "fp8_e4m3", "float32"), ("auto", "fp8_e4m3"), ("same", "one")
     )
 )
 
@@ -105,7 +105,7 @@ def pages() -> dict[str, str]:
         "Wrappers",
         "the wrappers of backends/",
         "A wrapper honours a field of the call, or it refuses the call and says which field it was: nothing is dropped in silence. "
-        "Each cell is the wrapper's own answer to calls that use the field, beside forms (dtype, page size, lengths) that suit it; a "
+        "Each cell is the wrapper's own answer to calls that use the field, beside forms (layout, dtype, page size, lengths) that suit it; a "
         "field can still be refused in one combination, which the manifests say. `attn-select verify` runs the combinations.",
     )
     for group in _groups(list(found)):
