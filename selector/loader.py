@@ -12,18 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 from selector import sources
 from selector.catalog import Catalog, base_of
+from selector.conditions import accepted_ids
 from selector.errors import Fault, ManifestError, Mark
 from selector.locations import VARIABLE, display_name, manifests_root
 from selector.manifest import Manifest, decode_manifest
 from selector.pack import Pack, decode_pack
 from selector.program import Program
-from selector.vocabulary import Vocabulary, nearest
+from selector.vocabulary import Axis, Vocabulary, nearest
 from selector.vocabulary_check import clashes
 
 if TYPE_CHECKING:
     from selector.document import Document
 
 __all__ = ["Loader"]
+
+#: Candidates that refer to each other (`accepts`, `use`), one after the other.
+LONGEST = 32
+#: Those of them that also adjust requests: each asks with a request of its own, so the questions multiply.
+ADJUSTING = 2
+#: Unknown names after which the nearest one is no longer looked for; a screen shows fewer.
+HINTS = 50
 
 _OVERRIDES = (
     "values",
@@ -152,8 +160,8 @@ class Loader:
         }
         try:
             vocabulary = Vocabulary({"vocabulary": 1, "axes": merged}, packs=packs, marks=marks)
-        except ValueError as error:
-            self.faults.append(documents[0].fault((), str(error), getattr(error, "hint", None)))
+        except ValueError:
+            self.defaults(merged, documents)
             raise ManifestError(self.faults) from None
         if vocabulary.cycle:
             first = vocabulary.cycle[0]
@@ -173,6 +181,18 @@ class Loader:
         for name, path, message, hint in probe.problems:
             self.faults.append(owners[name].fault(("axes", name, *path), message, hint))
         return vocabulary
+
+    def defaults(self, merged: Mapping[str, Any], documents: Sequence[Document]) -> None:
+        """A fault for every axis whose default it cannot have, where the default is given."""
+        for name, entry in merged.items():
+            try:
+                Axis(name, entry, 0, None, None)
+            except ValueError as error:
+                said: list[Any] = [document.data for document in documents]
+                place = max(k for k, data in enumerate(said) if "default" in (data["axes"].get(name) or {}))
+                message = f"the default of {name}: {error}"
+                hint = getattr(error, "hint", None)
+                self.faults.append(documents[place].fault(("axes", name, "default"), message, hint))
 
     def load(self, names: tuple[str, ...]) -> Catalog:
         """The catalog of some packs. Raises ManifestError with every fault of every file."""
@@ -290,11 +310,21 @@ class Loader:
                     for name in rule.accepts():
                         self.reference(name, ids, rule.at)
                 for adjustment in candidate.adjust:
-                    if adjustment.use is not None:
-                        self.reference(adjustment.use, ids, adjustment.at)
+                    for name in (*accepted_ids(adjustment.when), *filter(None, (adjustment.use,))):
+                        self.reference(name, ids, adjustment.at)
         candidates = [c for m in manifests for c in m.candidates]
-        self.circles({c.id: {n: r.at for r in c.rules for n in r.accepts()} for c in candidates})
-        self.circles({c.id: {a.use: a.at for a in c.adjust if a.use is not None} for c in candidates})
+        edges: dict[str, dict[str, Mark]] = {}
+        several: dict[str, dict[str, Mark]] = {}
+        for c in candidates:
+            asked = {n: r.at for r in c.rules for n in r.accepts()}
+            asked.update((n, a.at) for a in c.adjust for n in accepted_ids(a.when))
+            edges[c.id] = {**asked, **{a.use: a.at for a in c.adjust if a.use is not None}}
+            several[c.id] = asked if c.adjust else {}
+        before = len(self.faults)
+        self.circles(edges)
+        if len(self.faults) == before:
+            self.chains(edges, LONGEST, "refers to a candidate that refers to another, and so on")
+            self.chains(several, ADJUSTING, "adjusts requests and asks one that does so too, and so on")
 
     def circles(self, edges: Mapping[str, Mapping[str, Mark]]) -> None:
         """A fault for every place through which the answer about a candidate depends on that answer."""
@@ -306,9 +336,20 @@ class Loader:
                     if fault not in self.faults:
                         self.faults.append(fault)
 
+    def chains(self, edges: Mapping[str, Mapping[str, Mark]], longest: int, said: str) -> None:
+        """A fault where candidates refer to each other one after the other, more than ``longest`` times."""
+        left = set(edges)
+        for _ in range(longest + 1):
+            left = {start for start in left if not left.isdisjoint(edges[start])}
+        if left:
+            start = next(name for name in edges if name in left)
+            at = min(edges[start].values())
+            message = f"{start} {said}: more than {longest} in a row"
+            self.faults.append(Fault(at, "", message, "name the last of them instead"))
+
     def reference(self, name: str, ids: set[str], at: Mark) -> None:
         if name not in ids:
-            near = nearest(name, ids)
+            near = nearest(name, ids) if len(self.faults) < HINTS else None
             fault = Fault(
                 at, "", f"no candidate is called {name!r}", f"did you mean {near}?" if near else None
             )

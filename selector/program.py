@@ -101,6 +101,7 @@ class Program:
         #: By axis and value, the candidates refused and the atoms that are true.
         self._entries: list[dict[Any, tuple[int, int]]] = [{} for _ in vocabulary.axes]
         self._traces: dict[Any, Trace] = {}
+        self._asks: dict[tuple[int, bool], tuple[int, ...]] = {}
         self._evidence: Evidence | None = None
 
     @property
@@ -277,20 +278,24 @@ class Program:
             values[i] = value
         return values
 
-    def trace(self, raw: Sequence[Any], *, strict: bool = False, limit: int | None = None) -> Trace:
+    def trace(
+        self, raw: Sequence[Any], *, strict: bool = False, asked: tuple[int, ...] | None = None
+    ) -> Trace:
         """Evaluate all axes, atoms and candidates (before adjustments) for raw values of all axes.
 
-        ``limit``: only so many of ``accept_order`` are asked (each candidate there needs only those before it).
+        ``asked``: of the candidates that others ask about, only these are judged (see `_asked`); the rest counts as not asked.
         """
-        key = (tuple(raw), strict, limit)
+        key = (tuple(raw), strict, asked)
         known = self._traces.get(key)
         if known is None:
             if len(self._traces) >= TRACES:
                 self._traces.clear()
-            known = self._traces[key] = self._trace(raw, strict, limit)
+            known = self._traces[key] = self._trace(
+                raw, strict, self.accept_order if asked is None else asked
+            )
         return known
 
-    def _trace(self, raw: Sequence[Any], strict: bool, limit: int | None) -> Trace:
+    def _trace(self, raw: Sequence[Any], strict: bool, asked: tuple[int, ...]) -> Trace:
         values = list(raw)
         atoms = refused = 0
         for step in self.steps:
@@ -304,9 +309,9 @@ class Program:
             more, bits = self.entry(i, values[i])
             refused |= more
             atoms |= bits
-        for k, i in enumerate(self.accept_order[:limit]):
+        for i in asked:
             if self.adjust[i]:
-                accepted = self.accepts(i, raw, strict=strict, limit=k)
+                accepted = self.accepts(i, raw, strict=strict)
             else:
                 accepted = not refused >> i & 1 and not any(
                     evaluate(n, atoms) for r, n in self.rules[i] if r.kind != "warn" or (strict and r.strict)
@@ -321,14 +326,37 @@ class Program:
         """The bit of the atom about a candidate's acceptance that is true."""
         return self.table.existing(Accept(self.candidates[i].id, not accepted))
 
+    def _asked(self, i: int, adjusting: bool) -> tuple[int, ...] | None:
+        """Whose acceptance the adjustments of candidate ``i``, or its rules, depend on, in order; None where nobody asks.
+
+        Those that adjust requests answer for themselves, so what they ask is not looked into.
+        """
+        if not self.accept_order:
+            return None
+        known = self._asks.get((i, adjusting))
+        if known is None:
+            names = [n for a in self.candidates[i].adjust for n in accepted_ids(a.when)]
+            if not adjusting:
+                names = [n for r in self.candidates[i].rules for n in r.accepts()]
+            wanted: set[int] = set()
+            while names:
+                j = self.position.get(names.pop())
+                if j is not None and j not in wanted:
+                    wanted.add(j)
+                    if not self.adjust[j]:
+                        names.extend(n for r in self.candidates[j].rules for n in r.accepts())
+            known = self._asks[i, adjusting] = tuple(j for j in self.accept_order if j in wanted)
+        return known
+
     def adjusted(
-        self, i: int, raw: Sequence[Any], *, strict: bool = False, limit: int | None = None
+        self, i: int, raw: Sequence[Any], *, strict: bool = False
     ) -> tuple[list[Any], dict[int, tuple[Any, Any]], list[AdjustNode], str | None]:
         """A candidate's own view of a request: raw values, the changed fields (from, to), what applied, what runs."""
         changed = list(raw)
         applied: list[AdjustNode] = []
         use: str | None = None
-        asked = trace = self.trace(raw, strict=strict, limit=limit)
+        others = self._asked(i, True)
+        asked = trace = self.trace(raw, strict=strict, asked=others)
         for entry in self.adjust[i]:
             if not evaluate(entry.node, trace.atoms):
                 continue
@@ -337,7 +365,7 @@ class Program:
             if entry.adjustment.changes:
                 for axis, value in entry.adjustment.changes:
                     changed[axis.index] = value
-                trace = self.trace(changed, strict=strict, limit=limit)
+                trace = self.trace(changed, strict=strict, asked=others)
         touched = {axis.index for entry in applied for axis, _ in entry.adjustment.changes}
         changes = {
             k: (asked.values[k], trace.values[k])
@@ -348,15 +376,16 @@ class Program:
             return list(raw), {}, [], None
         return changed, changes, applied, use
 
-    def accepts(self, i: int, raw: Sequence[Any], *, strict: bool = False, limit: int | None = None) -> bool:
+    def accepts(self, i: int, raw: Sequence[Any], *, strict: bool = False) -> bool:
         """Whether a candidate accepts a request, its own adjustments included."""
+        others = self._asked(i, False)
         if not self.adjust[i]:
-            return not self.trace(raw, strict=strict, limit=limit).refused >> i & 1
-        changed, changes, _, use = self.adjusted(i, raw, strict=strict, limit=limit)
+            return not self.trace(raw, strict=strict, asked=others).refused >> i & 1
+        changed, changes, _, use = self.adjusted(i, raw, strict=strict)
         if strict and (use is not None or any(before is not None for before, _ in changes.values())):
             return False
-        if self.trace(changed, strict=strict, limit=limit).refused >> i & 1:
+        if self.trace(changed, strict=strict, asked=others).refused >> i & 1:
             return False
         if use is None:
             return True
-        return use in self.position and self.accepts(self.position[use], changed, strict=strict, limit=limit)
+        return use in self.position and self.accepts(self.position[use], changed, strict=strict)
