@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector.analysis import describe, facets, witness
 from selector.analysis.circuit import TRUE
+from selector.analysis.classes import UNREADABLE
 from selector.analysis.regions import cover, plain
 from selector.analysis.solver import Solver
 from selector.analysis.space import Given, Space
@@ -34,7 +35,8 @@ WAYS = 4
 class ChangeSet(NamedTuple):
     """Things that have to change together. ``ways`` are the possibilities: for each changed thing what it may become.
 
-    ``example`` are single values that the engine has confirmed; ``selected`` is what is chosen with them.
+    ``example`` are single values that the engine has confirmed; ``selected`` is what is chosen with them. ``shape``: they
+    change the layer's shape or kind, which is the model's.
     """
 
     names: tuple[str, ...]
@@ -42,6 +44,7 @@ class ChangeSet(NamedTuple):
     complete: bool
     example: tuple[tuple[str, Any], ...]
     selected: str | None
+    shape: bool
 
     @property
     def text(self) -> str:
@@ -60,6 +63,7 @@ class ChangeSet(NamedTuple):
                 for name, value in self.example
             },
             "selected": self.selected,
+            "another_shape": self.shape,
             "text": self.text,
         }
 
@@ -91,6 +95,18 @@ def _said(name: str, allowed: str) -> str:
     if allowed in ("true", "false"):
         return name if allowed == "true" else f"no {name}"
     return f"{name} {allowed}"
+
+
+def _of_shape(given: Given) -> bool:
+    """Whether a field is a number of the layer's shape, or a mode that tells kinds of layers apart."""
+    axis = given.axis
+    return axis.of == "request" and axis.type in ("integer", "pair", "mode") and not axis.identity
+
+
+def _readable(given: Given, value: Any) -> bool:
+    if given.package is not None:
+        return value.state == "usable" and value.version is not None and value.version != UNREADABLE
+    return given.axis.type == "version"
 
 
 def exact(report: Report, ident: str) -> tuple[Answer, Answer]:
@@ -142,9 +158,28 @@ class _Search:
         return axis.fix == "none" and axis.variable is None
 
     def _sane(self) -> list[int]:
-        """Nobody changes a fact to unknown, breaks a package or leaves a flag open: what is not so now stays so."""
+        """Nobody makes a fact unknown, breaks a package, installs an odd version or leaves open what is given.
+
+        What is so now stays so.
+        """
         now = set(self.current)
-        return [x for x in plain(self.space) if -x not in now]
+        return [x for x in [*plain(self.space), *self._given()] if -x not in now]
+
+    def _usable(self) -> list[int]:
+        """As `_sane`, but any version will do: a condition speaks of pre-releases, too."""
+        versions = {
+            -x
+            for given in self.space.given
+            for c, x in zip(given.classes, given.literals)
+            if c.kind == "value" and _readable(given, c.value)
+        }
+        return [x for x in self._sane() if x not in versions]
+
+    def _given(self) -> Iterator[int]:
+        for given, now in zip(self.space.given, self.current):
+            k = given.where("null")
+            if k is not None and given.literals[k] != now:
+                yield -given.literals[k]
 
     # -- searching ----------------------------------------------------------------------------------------------------
 
@@ -174,10 +209,12 @@ class _Search:
         changed = [-x for _, x in loose]
         found: list[ChangeSet] = []
         switch = self.space.circuit.var()
-        for most in range(MOST + 1):
-            while solver.check([literal, switch, *frozen, solver.at_most(most, changed)]):
-                if len(found) >= SETS:
-                    return found, False
+        for same in ([x for g, x in loose if _of_shape(g)], []):
+            most, before = 0, len(found)
+            while most <= MOST and len(found) < before + SETS:
+                if not solver.check([literal, switch, *frozen, *same, solver.at_most(most, changed)]):
+                    most += 1
+                    continue
                 names = [(g, x) for g, x in loose if not solver.holds(x)]
                 solver.clause([-switch, *(x for _, x in names)])
                 found.append(self._set(solver, literal, names))  # not empty: the goal is not met now
@@ -185,7 +222,8 @@ class _Search:
 
     def _set(self, solver: Solver, literal: int, names: list[tuple[Given, int]]) -> ChangeSet:
         moved = {x for _, x in names}
-        base = [*(x for x in self.current if x not in moved and abs(x) != TRUE), *self._sane()]
+        rest = [x for x in self.current if x not in moved and abs(x) != TRUE]
+        base = [*rest, *self._usable()]
         mine: list[Facet] = [self.facets[g.index] for g, _ in names]
         covered = cover(solver, mine, literal, base, [(range(len(mine)),)], limit=WAYS)
         ways = []
@@ -194,9 +232,12 @@ class _Search:
                 allowed={**{f: frozenset(range(len(m.classes))) for f, m in enumerate(mine)}, **cube.allowed}
             )
             ways.append(tuple(describe.cube_parts(self._without_current(whole, mine), mine)))
-        solver.check([literal, *base])
+        solver.check([literal, *rest, *self._sane()])
         example, selected = self._tried(solver, [g for g, _ in names])
-        return ChangeSet(tuple(g.name for g, _ in names), tuple(ways), covered.complete, example, selected)
+        shape = any(_of_shape(g) for g, _ in names)
+        return ChangeSet(
+            tuple(g.name for g, _ in names), tuple(ways), covered.complete, example, selected, shape
+        )
 
     def _without_current(self, cube: Any, mine: Sequence[Facet]) -> Any:
         """Classes that would be no change are not told of."""
@@ -250,7 +291,10 @@ def answers_text(answers: Iterable[Answer], ident: str) -> Iterator[str]:
         more = "" if answer.complete else " (larger sets of changes are not shown)"
         other = ", on another machine" if answer.machine else ""
         yield f"{goal} with one of these sets of changes{other}{more}:"
-        for found in answer.sets:
+        parted = any(not s.shape for s in answer.sets)
+        for k, found in enumerate(answer.sets):
+            if found.shape and parted and not answer.sets[k - 1].shape:
+                yield "  or with another shape or kind of layer:"
             chosen = (
                 "" if found.selected == ident or answer.goal == "wins" else f"   ({found.selected} is chosen)"
             )

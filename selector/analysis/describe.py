@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -116,20 +117,23 @@ def _integer_texts(facet: Facet, inside: list[int], wanted: list[int], values: l
     return [_span(*part, ends) for part in _spans(pieces)]
 
 
-Span = tuple["int | None", "int | None", int, int]
+Span = tuple["int | None", "int | None", int, tuple[int, ...]]
 #: A piece, whether it is allowed, and whether it has to be said.
 Marked = tuple[Piece, bool, bool]
 
 
 def _spans(pieces: Sequence[Marked]) -> list[Span]:
-    """Ranges with a modulus (1: none) and one that must not divide (0: none), which together are the wanted pieces."""
+    """Ranges with a modulus (1: none) and those that must not divide, which together are the wanted pieces."""
     ranges = [list(g) for _, g in itertools.groupby(pieces, key=lambda e: (e[0].low, e[0].high))]
     moduli = sorted({m for p, _, _ in pieces for m in (*p.by, *p.no)})
-    forms = [(1, 0), *((m, 0) for m in moduli), *((1, m) for m in moduli), *itertools.permutations(moduli, 2)]
+    forms: list[tuple[int, tuple[int, ...]]] = [(1, ())]
+    forms += [(m, ()) for m in moduli] + [(1, (m,)) for m in moduli]
+    forms += [(a, (b,)) for a, b in itertools.permutations(moduli, 2)]
+    forms += [_form(p) for p, _, wanted in pieces if wanted]  # a piece as it is
     left = {(i, p) for i, group in enumerate(ranges) for p, _, wanted in group if wanted}
     found: list[Span] = []
     while left:
-        best: tuple[tuple[int, int], tuple[int, int, int, int]] | None = None
+        best: tuple[tuple[int, int], tuple[int, int, int, tuple[int, ...]]] | None = None
         for by, no in forms:
             for first, last in _runs(ranges, by, no):
                 covered = sum(
@@ -138,7 +142,7 @@ def _spans(pieces: Sequence[Marked]) -> list[Span]:
                     for p, _, _ in ranges[i]
                     if _meets(p, by, no)
                 )
-                rank = (covered, -(by > 1) - 2 * (no > 0))
+                rank = (covered, -(by > 1) - 2 * len(no))
                 if covered and (best is None or rank > best[0]):
                     best = rank, (first, last, by, no)
         assert best is not None
@@ -152,13 +156,19 @@ def _spans(pieces: Sequence[Marked]) -> list[Span]:
     return sorted(found, key=lambda s: (s[0] is not None, s[0] or 0, s[2]))
 
 
-def _meets(piece: Piece, by: int, no: int) -> bool:
+def _form(piece: Piece) -> tuple[int, tuple[int, ...]]:
+    """What divides a piece's numbers, and what does not (the smallest of several that divide each other)."""
+    return math.lcm(*piece.by), tuple(m for m in sorted(piece.no) if all(m % n or m == n for n in piece.no))
+
+
+def _meets(piece: Piece, by: int, no: tuple[int, ...]) -> bool:
     if piece.low is not None and piece.low == piece.high:
-        return piece.low % by == 0 and (no == 0 or piece.low % no != 0)
-    return (by == 1 or by in piece.by) and (no == 0 or no in piece.no)
+        number = piece.low
+        return number % by == 0 and all(number % m for m in no)
+    return math.lcm(*piece.by) % by == 0 and piece.no.issuperset(no)
 
 
-def _runs(ranges: Sequence[Sequence[Marked]], by: int, no: int) -> Iterable[tuple[int, int]]:
+def _runs(ranges: Sequence[Sequence[Marked]], by: int, no: tuple[int, ...]) -> Iterable[tuple[int, int]]:
     """Longest runs of ranges in which every piece that meets the moduli is allowed."""
     begin: int | None = None
     for i, group in enumerate([*ranges, []]):
@@ -169,15 +179,16 @@ def _runs(ranges: Sequence[Sequence[Marked]], by: int, no: int) -> Iterable[tupl
             begin = None
 
 
-def _span(low: int | None, high: int | None, by: int, no: int, ends: tuple[int | None, int | None]) -> str:
+def _span(
+    low: int | None, high: int | None, by: int, no: tuple[int, ...], ends: tuple[int | None, int | None]
+) -> str:
     """One range in words; what the axis's domain says anyway is left out."""
     if low is not None and low == high:
         return str(low)
     parts = []
     if by > 1:
         parts.append(f"a multiple of {by}")
-    if no:
-        parts.append(f"no multiple of {no}")
+    parts += [f"no multiple of {m}" for m in no]
     if low is not None and high is not None and by > 1 and high - low < by:
         return str(-(-low // by) * by)
     low, high = (None if low == ends[0] else low), (None if high == ends[1] else high)
@@ -201,7 +212,7 @@ def _version_texts(facet: Facet, inside: list[int], wanted: list[int], values: l
 def by_specifiers(
     specifiers: Sequence[str], versions: dict[int, str], inside: set[int], wanted: set[int]
 ) -> list[str]:
-    """Specifiers that together take all wanted versions and only some ``inside``; versions themselves where none do."""
+    """Specifiers that together take all wanted versions and none that is not ``inside``."""
     if inside == set(versions):
         return ["any"]
     single = {s: {k for k, v in versions.items() if contains(s, v)} for s in specifiers}
@@ -219,10 +230,25 @@ def by_specifiers(
     while left:
         best = max(usable, key=lambda e: (len(e[1] & left), -len(e[0])), default=None)
         if best is None or not best[1] & left:
-            return [*found, *(versions[k] for k in sorted(left))]
+            k = min(left)
+            best = _conjunction(parts, k, inside)
         found.append(best[0])
         left -= best[1]
     return found
+
+
+def _conjunction(parts: dict[str, set[int]], k: int, inside: set[int]) -> tuple[str, set[int]]:
+    """Specifiers that together say a class of versions (which all of them tell apart from the others), as few as can be."""
+    kept = [t for t, taken in parts.items() if k in taken]
+    for text in sorted(kept, key=lambda t: (not t.startswith("not "), len(t)), reverse=True):
+        trial = [t for t in kept if t != text]
+        if trial and set.intersection(*(parts[t] for t in trial)) <= inside:
+            kept = trial
+    plain = [t for t in kept if not t.startswith("not ")]
+    texts = [",".join(plain)] if plain else []
+    return " and ".join([*texts, *(t for t in kept if t.startswith("not "))]), set.intersection(
+        *(parts[t] for t in kept)
+    )
 
 
 def _opposite(specifier: str) -> str:

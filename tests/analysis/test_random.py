@@ -16,7 +16,6 @@ from selector.analysis.classes import Class
 from selector.analysis.coverage import coverage
 from selector.analysis.diff import compare
 from selector.analysis.integers import Piece
-from selector.analysis.regions import plain
 from selector.analysis.space import Given, Space
 from selector.catalog import Catalog
 from selector.environment import Environment
@@ -147,7 +146,7 @@ class Tries:
         self.search = changes._Search(report, ident)
         self.report, self.catalog, self.ident = report, report.catalog, ident
         self.space = self.search.space
-        odd = {-x for x in plain(self.space)}
+        odd = {-x for x in self.search._sane()}
         self.choices: list[tuple[Given, list[Any]]] = []
         for given, now in zip(self.space.given, self.search.current):
             values = [
