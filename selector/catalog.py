@@ -240,9 +240,13 @@ def _loader(root: str, contents: Mapping[str, bytes] | None) -> _Loader:
 
 def _load(root: str, names: tuple[str, ...]) -> Catalog:
     request.forget()
-    folders = [sources.pack_folder(name, root) for name in names]
-    found = [folder for folder in folders if folder is not None]
-    data = sources.contents(sources.files_of(found, root)) if len(found) == len(folders) else None
+    found: list[str] = []
+    for name in names:
+        folder = sources.pack_folder(name, root)
+        if folder is None:
+            break
+        found.append(folder)
+    data = sources.contents(sources.files_of(found, root)) if len(found) == len(names) else None
     if data is None:
         return _loader(root, None).load(names)  # which says what is wrong with them
     key = _key(data, root)

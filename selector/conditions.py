@@ -64,6 +64,10 @@ class Not(NamedTuple):
 Condition = AxisTest | Accepts | All | AnyOf | Not
 
 
+#: Conditions in one `any` or `all`.
+MAX_PARTS = 1000
+
+
 def parse(raw: Any, vocabulary: Vocabulary, report: Report, path: Path = ()) -> Condition:
     """The tree of a raw condition. Mistakes go to ``report``; what they leave out holds always."""
     if not isinstance(raw, Mapping):
@@ -75,6 +79,10 @@ def parse(raw: Any, vocabulary: Vocabulary, report: Report, path: Path = ()) -> 
         if key in ("all", "any"):
             if not isinstance(value, list):
                 report(here, f"{key} takes a list of conditions", None)
+                continue
+            if len(value) > MAX_PARTS:
+                message = f"{key} of {len(value)} conditions, and at most {MAX_PARTS} are read"
+                report(here, message, "write a list of values, or bounds, for one axis")
                 continue
             inner = tuple(parse(item, vocabulary, report, (*here, i)) for i, item in enumerate(value))
             parts.append(All(inner) if key == "all" else AnyOf(inner))

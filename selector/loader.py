@@ -30,6 +30,8 @@ __all__ = ["Loader"]
 LONGEST = 32
 #: Those of them that also adjust requests: each asks with a request of its own, so the questions multiply.
 ADJUSTING = 2
+#: Packs that nobody knows after which no further one is looked for.
+UNKNOWN = 5
 #: Unknown names after which the nearest one is no longer looked for; a screen shows fewer.
 HINTS = 50
 
@@ -196,7 +198,13 @@ class Loader:
 
     def load(self, names: tuple[str, ...]) -> Catalog:
         """The catalog of some packs. Raises ManifestError with every fault of every file."""
-        folders = self.folders if self.folders is not None else [self.folder(name) for name in names]
+        folders = self.folders
+        if folders is None:
+            folders = []
+            for name in names:
+                folders.append(self.folder(name))
+                if len(self.faults) == UNKNOWN:  # each is looked for among all installed distributions
+                    break
         self.check()
         vocabulary = self.known if self.known is not None else self.merged(folders)
         packs: list[Pack] = []

@@ -17,6 +17,13 @@ from selector.vocabulary import Axis, Vocabulary, nearest
 
 __all__ = ["Adjustment", "Candidate", "Declared", "Manifest", "Rule", "decode_manifest"]
 
+#: What one manifest may hold: variants, rules of all variants together (a rule for all of them counts once each), and
+#: adjustments of one candidate, each of which has the request looked at again.
+MAX_VARIANTS, MAX_RULES, MAX_ADJUST = 500, 20_000, 100
+SPLIT = "split the backend into several manifests"
+#: Faults after which the nearest word is no longer looked for; a screen shows fewer.
+HINTS = 50
+
 
 class Declared(NamedTuple):
     """What a candidate says of one axis, and where; ``family``: the manifest says it for all its variants."""
@@ -142,6 +149,7 @@ class _Decoder:
             candidates.append(self.candidate(name, {}, self.inherit(base, None, None), ()))
         if not self.partial:
             self.check_required(candidates, variants)
+        self.check_size(candidates)
         return Manifest(
             name,
             data.get("title", name),
@@ -155,29 +163,28 @@ class _Decoder:
 
     def in_order(self, variants: list[dict[str, Any]], names: list[str]) -> Iterable[int]:
         """Positions of the variants, parents before those that extend them."""
-        done: list[int] = []
-        pending = list(range(len(variants)))
+        seen: set[str] = set()
+        heirs: dict[str | None, list[int]] = {}
         for i, name in enumerate(names):
-            if name in names[:i]:
+            if name in seen:
                 self.fault(("variants", i, "name"), f"variant {name!r} is there twice")
-                pending.remove(i)
-        while pending:
-            ready = [i for i in pending if variants[i].get("extends") in (None, *(names[d] for d in done))]
-            if not ready:
-                for i in pending:
-                    parent = variants[i]["extends"]
-                    near = nearest(parent, names)
-                    message = f"variant extends {parent!r}" + (
-                        " in a circle" if parent in names else ", which is not there"
-                    )
-                    self.fault(
-                        ("variants", i, "extends"),
-                        message,
-                        f"did you mean {near}?" if near and parent not in names else None,
-                    )
-                return [*done, *pending]
+            else:
+                seen.add(name)
+                heirs.setdefault(variants[i].get("extends"), []).append(i)
+        done: list[int] = []
+        ready = heirs.pop(None, [])
+        while ready:
             done.extend(ready)
-            pending = [i for i in pending if i not in ready]
+            ready = sorted(i for d in ready for i in heirs.pop(names[d], ()))
+        for i in sorted(i for left in heirs.values() for i in left):
+            parent = variants[i]["extends"]
+            near = nearest(parent, names) if len(self.faults) < HINTS else None
+            message = f"variant extends {parent!r}" + (
+                " in a circle" if parent in seen else ", which is not there"
+            )
+            hint = f"did you mean {near}?" if near and parent not in seen else None
+            self.fault(("variants", i, "extends"), message, hint)
+            done.append(i)
         return done
 
     def inherit(self, base: _Scope, parent: _Scope | None, variant: str | None) -> _Scope:
@@ -190,8 +197,9 @@ class _Decoder:
                 [r for r in base.rules if mine(r[0])],
                 [a for a in base.adjust if mine(a[0])],
             )
-        rules = [*parent.rules, *(r for r in base.rules if mine(r[0]) and r not in parent.rules)]
-        adjust = [*parent.adjust, *(a for a in base.adjust if mine(a[0]) and a not in parent.adjust)]
+        there = {id(entry) for entry in (*parent.rules, *parent.adjust)}
+        rules = [*parent.rules, *(r for r in base.rules if mine(r[0]) and id(r) not in there)]
+        adjust = [*parent.adjust, *(a for a in base.adjust if mine(a[0]) and id(a) not in there)]
         return _Scope(dict(parent.declared), rules, adjust)
 
     def scope(self, path: tuple[str | int, ...], data: Mapping[str, Any], inherited: _Scope) -> _Scope:
@@ -369,6 +377,21 @@ class _Decoder:
                             f"no variant {variant!r}",
                             f"did you mean {near}?" if near else None,
                         )
+
+    def check_size(self, candidates: list[Candidate]) -> None:
+        """What a manifest may hold, so that the time to read and to decide stays bounded."""
+        if len(candidates) > MAX_VARIANTS:
+            path = ("variants", MAX_VARIANTS)
+            self.fault(path, f"{len(candidates)} variants, and at most {MAX_VARIANTS} are read", SPLIT)
+        rules = sum(len(c.rules) for c in candidates)
+        if rules > MAX_RULES:
+            message = f"{rules} rules in all variants together, and at most {MAX_RULES} are read"
+            self.fault(("rules",), message, SPLIT, key=True)
+        long = next((c for c in candidates if len(c.adjust) > MAX_ADJUST), None)
+        if long is not None:
+            message = f"{long.id} has {len(long.adjust)} adjustments, and at most {MAX_ADJUST} are read"
+            at = long.adjust[MAX_ADJUST].at
+            self.faults.append(Fault(at, "adjust", message, None, self.document.line(at.line)))
 
     def check_required(self, candidates: list[Candidate], variants: list[dict[str, Any]]) -> None:
         for axis in self.vocabulary.axes:
