@@ -97,7 +97,7 @@ def save(report: Report, path: str | os.PathLike[str]) -> None:
     text = json.dumps(snapshot(report), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
     scratch = f"{target}.{os.getpid()}.tmp"
     try:
-        with open(scratch, "w", encoding="utf-8") as file:
+        with open(scratch, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
         os.replace(scratch, target)
     except OSError as error:

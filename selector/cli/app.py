@@ -201,8 +201,10 @@ def _abandon_stdout() -> None:
 
 
 def _printable_streams() -> None:
-    """Where the terminal's encoding lacks a character, print a replacement instead of failing."""
+    """Where the terminal's encoding lacks a character, print a replacement instead of failing.
+
+    UTF-8 lacks what stands for a byte of an argument that is no text; written out as an escape it is valid JSON, too.
+    """
     for stream in (sys.stdout, sys.stderr):
-        encoding = (getattr(stream, "encoding", None) or "").lower().replace("-", "")
-        if encoding != "utf8" and hasattr(stream, "reconfigure"):
+        if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -164,7 +164,7 @@ def _save(name: str, machine: Environment, facts: dict[str, Any]) -> int:
         output.write(text)
         return 0
     try:
-        with open(name, "w", encoding="utf-8") as file:
+        with open(name, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except OSError as error:
         raise UsageError(f"--save {name}: {error.strerror}") from None

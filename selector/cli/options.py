@@ -208,6 +208,8 @@ def _with_facts(
         name, text = split(word, "--env")
         head, dot, package = name.partition(".")
         axis = catalog.vocabulary.find(head)
+        if dot and not package:
+            raise UsageError(f"--env {word}: which package?", f"--env {head}.NAME=VERSION")
         if dot and axis is not None and axis.type == "packages":
             packages[package] = _package(text)
         else:

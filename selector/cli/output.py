@@ -52,7 +52,7 @@ def write_file(path: str, text: str) -> None:
     from selector.errors import SelectorError
 
     try:
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except (OSError, ValueError) as error:
         raise SelectorError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None

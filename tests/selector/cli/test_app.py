@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -211,6 +212,28 @@ def test_a_terminal_without_unicode_gets_replacements() -> None:
     assert ran.code == 0
     assert ran.out.isascii()
     assert "\\u201c" in ran.out
+
+
+@pytest.mark.parametrize("where", ["-", "html", "save"])
+def test_an_argument_that_is_no_text_is_written_as_an_escape(where: str, tmp_path: Path) -> None:
+    """A byte that is no UTF-8 reaches Python as half a surrogate pair, which no output can hold."""
+    machine = ["--on", "h100", "--env", b"packages.torch=\x99"]
+    output = ["--json"] if where == "-" else [f"--{where}", str(tmp_path / "file")]
+    done = subprocess.run(
+        [sys.executable, "-m", "selector.cli", "explain", "head_size=64", *machine, *output],
+        cwd=ROOT, capture_output=True, timeout=60, check=False, env={**os.environ, "LC_ALL": "C.UTF-8", "PYTHONUTF8": "0"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    text = done.stdout if where == "-" else (tmp_path / "file").read_bytes()
+    assert b"\\udc99" in text
+    if where != "html":
+        json.loads(text)
+
+
+def test_a_package_without_a_name_is_wrong_usage(command: Command) -> None:
+    ran = command("explain", "--on", "h100", "head_size=64", "--env", "packages.=1")
+    assert (ran.code, ran.out) == (2, "")
+    assert "which package?" in ran.err
 
 
 def test_no_color_in_a_pipe_and_none_where_no_color_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
