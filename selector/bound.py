@@ -140,6 +140,7 @@ class Bound:
         self.by_atom: dict[int, list[Clause]] = {}
         self.triggers = 0
         self._shapes: dict[tuple[int, ...], _Shape] = {}
+        self._defaults = self._default_entries()
         usual = self._usual()
         for node, mask in folded.clauses:
             if bits_of(node) & accepts:
@@ -155,6 +156,12 @@ class Bound:
         for axis in (*self.plain.values(), *(step.table for part in self.late for step in part.steps)):
             if axis is not None:
                 axis.memo.clear()
+        self._defaults = self._default_entries()
+
+    def _default_entries(self) -> tuple[tuple[int, Entry], ...]:
+        """What plain axes contribute where a request does not give them, by position; those that contribute something."""
+        found = ((i, self._entry(axis, self.values[i])) for i, axis in self.plain.items())
+        return tuple((i, entry) for i, entry in found if entry != (0, 0, ()))
 
     def _usual(self) -> int:
         """The atoms that are true where nothing is asked."""
@@ -250,10 +257,8 @@ class Bound:
     def _shape(self, axes: tuple[int, ...]) -> _Shape:
         refused, atoms = self.refused, self.true
         clauses: tuple[Clause, ...] = ()
-        given = frozenset(axes)
-        for i, axis in self.plain.items():
-            if i not in given:
-                entry = axis.memo.get(self.values[i]) or self._entry(axis, self.values[i])
+        for i, entry in self._defaults:
+            if i not in axes:
                 refused |= entry[0]
                 atoms |= entry[1]
                 clauses += entry[2]

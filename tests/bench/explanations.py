@@ -83,6 +83,7 @@ def requests(quick: bool) -> list[Figure]:
                 Figure(
                     f"requests/{name}", f"`explain --requests`, {many:,} different lines, {what}",
                     rate.median, "lines/s", limit, at_least=True, low=rate.low, high=rate.high,
+                    note=f"{many / spread([p.spent for p in taken[many]]).median:,.0f} a second of processor time",
                 )
             )  # fmt: skip
             figures.append(

@@ -6,6 +6,7 @@ slows down or speeds up meanwhile does so for all of them; a ratio is the median
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import time
@@ -17,9 +18,9 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "ROOT",
+    "Child",
     "Figure",
     "Spread",
-    "child",
     "differences",
     "interleaved",
     "loop",
@@ -110,13 +111,35 @@ def differences(samples: Mapping[str, Sequence[float]], one: str, other: str) ->
     return spread([a - b for a, b in zip(samples[one], samples[other])])
 
 
-def child(arguments: Sequence[str], environment: Mapping[str, str]) -> float:
-    """Seconds that a process takes from start to end. Raises CalledProcessError with what it said if it fails."""
-    began = time.perf_counter()
-    subprocess.run(
-        arguments, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True
-    )
-    return time.perf_counter() - began
+class Child:
+    """Runs a process: seconds from start to end, and in ``spent`` those that processors worked on it.
+
+    Raises CalledProcessError with what it said if it fails.
+    """
+
+    def __init__(self, *arguments: str) -> None:
+        self.arguments = arguments
+        self.spent: list[float] = []
+
+    def __call__(self, environment: Mapping[str, str]) -> float:
+        before, began = _spent(), time.perf_counter()
+        subprocess.run(
+            self.arguments,
+            env=environment,
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=True,
+        )
+        taken = time.perf_counter() - began
+        self.spent.append(_spent() - before)
+        return taken
+
+
+def _spent() -> float:
+    """Seconds of processor time of all children that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 #: The largest resident size so far: getrusage would tell the parent's where that was larger when it forked.
@@ -126,15 +149,16 @@ _PEAK = (
 
 
 class Peak(NamedTuple):
-    """What a child took: seconds from start to end, and its largest resident size in MB (10**6 bytes)."""
+    """What a child took: seconds from start to end, those of processor time, and its largest resident size in MB (10**6)."""
 
     seconds: float
+    spent: float
     megabytes: float
 
 
 def peak(source: str, environment: Mapping[str, str], *arguments: str) -> Peak:
     """Run Python source in a child of its own, its output thrown away."""
-    began = time.perf_counter()
+    before, began = _spent(), time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", f"import sys\n{source}{_PEAK}", *arguments],
         env=environment,
@@ -145,4 +169,4 @@ def peak(source: str, environment: Mapping[str, str], *arguments: str) -> Peak:
         check=True,
     )
     seconds = time.perf_counter() - began
-    return Peak(seconds, int(done.stderr.split()[-1]) * 1024 / 1e6)
+    return Peak(seconds, _spent() - before, int(done.stderr.split()[-1]) * 1024 / 1e6)

@@ -7,9 +7,10 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 from selector.cache import VARIABLE
-from tests.bench.harness import Figure, child, differences, interleaved, peak, spread
+from tests.bench.harness import Child, Figure, Spread, differences, interleaved, peak, spread
 
 __all__ = ["command", "memory", "start"]
 
@@ -18,79 +19,85 @@ PRESET = "from selector import select; select(head_size=128, dtype='bf16', envir
 ASK = ("explain", "--on", "h100", "head_size=128", "dtype=bf16")
 
 
-def _python(source: str, folder: str) -> Callable[[], float]:
-    """A child with its cache in a directory."""
+def _warm(child: Child, folder: str) -> Callable[[], float]:
+    """A child with its cache in a directory that stays."""
     environment = {**os.environ, VARIABLE: folder}
-    return lambda: child([sys.executable, "-c", source], environment)
+    return lambda: child(environment)
 
 
-def _without(run: Callable[[dict[str, str]], float]) -> Callable[[], float]:
+def _cold(child: Child) -> Callable[[], float]:
     """A child whose cache is empty and can be written to."""
 
     def once() -> float:
         with tempfile.TemporaryDirectory() as folder:
-            return run({**os.environ, VARIABLE: folder})
+            return child({**os.environ, VARIABLE: folder})
 
     return once
 
 
+def _figure(key: str, what: str, taken: Spread, limit: float, child: Child) -> Figure:
+    """A figure in milliseconds; beside it the processor's time, which a busy machine stretches less."""
+    return Figure(
+        key, what, taken.median * 1e3, "ms", limit, low=taken.low * 1e3, high=taken.high * 1e3,
+        note=f"processor time {median(child.spent) * 1e3:.0f} ms",
+    )  # fmt: skip
+
+
 def start(quick: bool) -> list[Figure]:
     """`import selector` and the first `select`."""
+    bare, first = Child(sys.executable, "-c", "pass"), Child(sys.executable, "-c", FIRST)
+    preset, cold = Child(sys.executable, "-c", PRESET), Child(sys.executable, "-c", FIRST)
     with tempfile.TemporaryDirectory() as folder:
         samples = interleaved(
             {
-                "pass": _python("pass", folder),
-                "warm": _python(FIRST, folder),
-                "preset": _python(PRESET, folder),
-                "cold": _without(lambda environment: child([sys.executable, "-c", FIRST], environment)),
+                "pass": _warm(bare, folder),
+                "first": _warm(first, folder),
+                "preset": _warm(preset, folder),
+                "cold": _cold(cold),
             },
             2 if quick else 31,
         )
-    warm, cold = differences(samples, "warm", "pass"), differences(samples, "cold", "pass")
-    preset, bare = differences(samples, "preset", "pass"), spread(samples["pass"])
+    beside = spread(samples["pass"])
     return [
-        Figure(
-            "start/warm", "`import selector` and first `select` in a fresh process, this machine probed, less `python -c pass`",
-            warm.median * 1e3, "ms", 60.0, low=warm.low * 1e3, high=warm.high * 1e3,
-            note=f"`python -c pass`: {bare.median * 1e3:.0f} ms",
+        _figure(
+            "start/warm",
+            "`import selector` and first `select` in a fresh process, this machine probed, less `python -c pass`, "
+            f"{beside.median * 1e3:.0f} ms",
+            differences(samples, "first", "pass"),
+            60.0,
+            first,
         ),
-        Figure(
-            "start/preset", "the same for a preset",
-            preset.median * 1e3, "ms", 60.0, low=preset.low * 1e3, high=preset.high * 1e3,
+        _figure(
+            "start/preset", "the same for a preset", differences(samples, "preset", "pass"), 60.0, preset
         ),
-        Figure(
-            "start/cold", "this machine probed, without a compiled catalog, which is made and written",
-            cold.median * 1e3, "ms", 250.0, low=cold.low * 1e3, high=cold.high * 1e3,
+        _figure(
+            "start/cold",
+            "this machine probed, without a compiled catalog, which is made and written",
+            differences(samples, "cold", "pass"),
+            250.0,
+            cold,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def command(quick: bool) -> list[Figure]:
     """`attn-select explain` as it stands in the environment's scripts."""
     script = str(Path(sys.executable).parent / "attn-select")
+    warm, cold = Child(script, *ASK), Child(script, *ASK)
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, VARIABLE: folder}
-        samples = interleaved(
-            {
-                "pass": _python("pass", folder),
-                "warm": lambda: child([script, *ASK], environment),
-                "cold": _without(lambda own: child([script, *ASK], own)),
-            },
-            2 if quick else 31,
-        )
+        samples = interleaved({"warm": _warm(warm, folder), "cold": _cold(cold)}, 2 if quick else 31)
         source = f"from selector.cli import main\nmain({list(ASK)!r})\nassert 'torch' not in sys.modules"
-        peak(source, environment)
-    warm, cold = spread(samples["warm"]), spread(samples["cold"])
+        peak(source, {**os.environ, VARIABLE: folder})
     return [
-        Figure(
-            "command/cold", "`attn-select explain`, whole process, without a compiled catalog; torch is not imported",
-            cold.median * 1e3, "ms", 200.0, low=cold.low * 1e3, high=cold.high * 1e3,
+        _figure(
+            "command/cold",
+            "`attn-select explain`, whole process, without a compiled catalog; torch is not imported",
+            spread(samples["cold"]),
+            200.0,
+            cold,
         ),
-        Figure(
-            "command/warm", "the same with one",
-            warm.median * 1e3, "ms", 200.0, low=warm.low * 1e3, high=warm.high * 1e3,
-        ),
-    ]  # fmt: skip
+        _figure("command/warm", "the same with one", spread(samples["warm"]), 200.0, warm),
+    ]
 
 
 def memory(quick: bool) -> list[Figure]:
