@@ -71,9 +71,9 @@ def gradients(
     weights = torch.softmax(scores, -1).nan_to_num(0.0)
     through = torch.einsum("ihd,jhd->hij", grad, values)
     slope = weights * (through - (weights * through).sum(-1, keepdim=True)) * scale
-    of_k = torch.einsum("hij,ihd->jhd", slope, q).unflatten(1, (-1, group)).sum(2)
-    of_v = torch.einsum("hij,ihd->jhd", weights, grad).unflatten(1, (-1, group)).sum(2)
-    return torch.einsum("hij,jhd->ihd", slope, keys), of_k, of_v
+    of_keys = torch.einsum("hij,ihd->jhd", slope, q).reshape(k.shape[0], k.shape[1], group, -1)
+    of_values = torch.einsum("hij,ihd->jhd", weights, grad).reshape(v.shape[0], v.shape[1], group, -1)
+    return torch.einsum("hij,jhd->ihd", slope, keys), of_keys.sum(2), of_values.sum(2)
 
 
 def starts(lengths: list[int]) -> list[tuple[int, int]]:
