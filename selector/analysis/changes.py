@@ -49,7 +49,7 @@ class ChangeSet(NamedTuple):
     @property
     def text(self) -> str:
         """In words."""
-        said = [" and ".join(_said(name, allowed) for name, allowed in way) for way in self.ways]
+        said = [" and ".join(_said(name, allowed, len(way)) for name, allowed in way) for way in self.ways]
         return "; or ".join(said) + ("" if self.complete else "; or more")
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,10 +91,10 @@ class Answer(NamedTuple):
         }
 
 
-def _said(name: str, allowed: str) -> str:
+def _said(name: str, allowed: str, parts: int) -> str:
     if allowed in ("true", "false"):
         return name if allowed == "true" else f"no {name}"
-    return f"{name} {allowed}"
+    return f"{name} {allowed if parts == 1 else describe.bracketed(allowed, ', ', ' or ', ' and ')}"
 
 
 def _of_shape(given: Given) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from selector.analysis.facets import Facet
     from selector.analysis.regions import Cube
 
-__all__ = ["allowed_text", "cube_parts", "cube_text"]
+__all__ = ["allowed_text", "bracketed", "cube_parts", "cube_text"]
 
 #: Values of a choice that are listed before their number takes over.
 LISTED = 8
@@ -33,13 +33,22 @@ def _sets(cube: Cube, f: int) -> tuple[frozenset[int], frozenset[int]]:
 
 
 def cube_text(cube: Cube, facets: Sequence[Facet]) -> str:
-    """A condition as one line."""
-    return ", ".join(part_text(facets[f], *_sets(cube, f)) for f in sorted(cube.allowed)) or "always"
+    """A condition as one line; of several parts those with a comma of their own are put in brackets."""
+    several = len(cube.allowed) > 1
+    parts = (part_text(facets[f], *_sets(cube, f), several=several) for f in sorted(cube.allowed))
+    return ", ".join(parts) or "always"
 
 
-def part_text(facet: Facet, allowed: frozenset[int], needed: frozenset[int]) -> str:
+def bracketed(text: str, *signs: str) -> str:
+    """Words in brackets if one of the signs is in them."""
+    return f"({text})" if any(sign in text for sign in signs) else text
+
+
+def part_text(facet: Facet, allowed: frozenset[int], needed: frozenset[int], *, several: bool = False) -> str:
     """One facet's part of a condition: ``head_size 65 to 128``, ``no sinks``, ``flash-attn-3 missing``."""
     text = allowed_text(facet, allowed, needed)
+    if several:
+        text = bracketed(text, ", ")
     if facet.candidate is not None:
         return f"{facet.candidate} {text}"
     if facet.axis is not None and facet.axis.type in ("flag", "mode"):

@@ -187,7 +187,10 @@ def cover(
 
 
 def _simple(solver: Solver, facets: Sequence[Facet], outside: list[int]) -> Iterator[Cube]:
-    """Conditions on one facet alone that lie inside a region."""
+    """Conditions on one facet alone that lie inside a region; none at all if everything does."""
+    if not solver.check(outside):
+        yield Cube({}, {})
+        return
     for f, facet in enumerate(facets):
         inside = [k for k, x in enumerate(facet.literals) if not solver.check([*outside, x])]
         needed = [k for k in inside if solver.check([*outside[1:], facet.literals[k]])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from selector.cli import options, output
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
+#: Columns of a long list.
+WIDTH = 110
+
 
 def register(subparsers: Subparsers) -> None:
     """Add the subcommand."""
@@ -27,11 +31,13 @@ def register(subparsers: Subparsers) -> None:
         help="where nothing fits",
         description=(
             "Every request for which nothing is selected, as general conditions, for requests with the given fields (any\n"
-            "without). --on names machines: one, or several that are looked at together; without it, any machine."
+            "without). --on names machines: one, or several that are looked at together, --fleet all that its file lists; without\n"
+            "either, any machine."
         ),
         examples=(
             "coverage --on h100 dtype=bf16",
             "coverage --pack vllm --on a100 --on h100 --on b200 dtype=bf16 head_size=128",
+            "coverage --fleet fleet.yaml head_size=128 dtype=bf16",
             "coverage --pack core sinks --json",
         ),
         words="AXIS=VALUE",
@@ -44,6 +50,9 @@ def register(subparsers: Subparsers) -> None:
         default=[],
         metavar="PRESET|FILE",
         help="a machine by name or file; repeatable",
+    )
+    group.add_argument(
+        "--fleet", metavar="FILE", help="the machines that a fleet's file lists (see plan --fleet)"
     )
     group.add_argument(
         "--profile", metavar="NAME", help="what presets have installed: full (default) or bare"
@@ -65,6 +74,8 @@ def run(arguments: Namespace) -> int:
     if arguments.profile is not None and not arguments.on:
         raise UsageError("--profile is for presets (--on NAME)")
     machines = [_machine(name, arguments.profile, catalog) for name in arguments.on]
+    if arguments.fleet is not None:
+        machines += _fleet(arguments.fleet, catalog)
     found = coverage(catalog, machines, fields, limit=arguments.limit)
     if arguments.json:
         output.write_json({"pack": catalog.name, "fields": fields, **found.to_dict()})
@@ -81,17 +92,35 @@ def _machine(name: str, profile: str | None, catalog: Catalog) -> Environment:
     return Environment.preset(name, profile or "full", vocabulary=catalog.vocabulary, root=catalog.root)
 
 
+def _fleet(path: str, catalog: Catalog) -> list[Environment]:
+    """The machines of a fleet's file, under the names that it gives them."""
+    from selector.environment import Environment
+    from selector.fleet import load_fleet
+
+    return [
+        Environment(m.environment.facts, name=m.name, vocabulary=catalog.vocabulary)
+        for m in load_fleet(path, catalog).machines
+    ]
+
+
 def coverage_text(found: Coverage, pack: str) -> str:
     """For a terminal."""
     where = ", ".join(found.machines) or "any machine of which every fact is known"
+    from selector.constraints import _listed
+
     lines = [f"{pack} on {where}"]
     if not found.holes:
         lines.append("Something is selected for every such request: proved.")
     else:
         lines.append("Nothing is selected for")
+        told = _features(found) if found.machines else {}
+        for machines, names in told.items():
+            text = f"any of {_listed(names)}{_only(machines, found)}"
+            lines += textwrap.wrap(text, WIDTH, initial_indent="  - ", subsequent_indent="    ")
         for hole in found.holes:
-            only = f"   ({', '.join(hole.machines)})" if len(found.machines) > len(hole.machines) > 0 else ""
-            lines.append(f"  - {hole.condition}{only}")
+            if hole.condition in told.get(hole.machines, ()):
+                continue
+            lines.append(f"  - {hole.condition}{_only(hole.machines, found)}")
             if not found.machines:
                 lines.append(f"    e.g. {hole.witness.text}")
         closing = "For every other such request something is selected: proved."
@@ -99,6 +128,19 @@ def coverage_text(found: Coverage, pack: str) -> str:
     if found.worth:
         lines += _worth(found)
     return "\n".join(lines)
+
+
+def _only(machines: tuple[str, ...], found: Coverage) -> str:
+    return f"   ({', '.join(machines)})" if len(found.machines) > len(machines) > 0 else ""
+
+
+def _features(found: Coverage) -> dict[tuple[str, ...], list[str]]:
+    """By machines the features that are missing whatever else is asked, where they are many."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for hole in found.holes:
+        if [name for name, _ in hole.parts] == [hole.condition]:
+            names.setdefault(hole.machines, []).append(hole.condition)
+    return {machines: found for machines, found in names.items() if len(found) > 2}
 
 
 def _worth(found: Coverage) -> list[str]:

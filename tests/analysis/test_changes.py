@@ -57,11 +57,11 @@ def test_what_the_machine_can_change_stands_before_another_shape(catalog: Catalo
 def test_all_smallest_sets_and_no_larger_one(catalog: Catalog) -> None:
     assert lines(catalog, "a", {"lib": "2.0", "other": "1"}, size=64, dtype="f8") == [
         "a works with one of these sets of changes:",
-        "  - dtype f16 or bf16 and lib >=3.0.0b1,<4   (b is chosen)",
+        "  - dtype (f16 or bf16) and lib >=3.0.0b1,<4   (b is chosen)",
         "a is selected with one of these sets of changes:",
-        "  - dtype f16 or bf16 and lib >=3.0.0b1,<4 and other not usable",
+        "  - dtype (f16 or bf16) and lib >=3.0.0b1,<4 and other not usable",
         "  or with another shape or kind of layer:",
-        "  - size a multiple of 8, 129 to 256 and dtype f16 or bf16 and lib >=3.0.0b1,<4",
+        "  - size (a multiple of 8, 129 to 256) and dtype (f16 or bf16) and lib >=3.0.0b1,<4",
     ]
 
 
