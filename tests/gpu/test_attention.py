@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from backends import attention
+from backends._flash_impl import current
 from backends.bounds import bounds_of
 from backends.call import make_call
 from backends.dispatch import report_of
@@ -16,6 +17,7 @@ from backends.reference import attend
 from selector.errors import NoBackendError
 from selector.quarantine import quarantined
 from tests.gpu import DEVICE, needs_device
+from tests.gpu.candidates import usable
 
 pytestmark = needs_device
 
@@ -26,6 +28,11 @@ CALLS: dict[str, dict[str, Any]] = {
     "soft cap": {"causal": True, "softcap": 20.0},
     "its own scale": {"scale": 0.25},
 }
+
+
+def usable_of(*idents: str) -> list[str]:
+    """Those of the candidates that this machine can run."""
+    return [candidate.id for candidate in usable() if candidate.id in idents]
 
 
 def tensors(batch: int, queries: int, keys: int, size: int = 128, **how: Any) -> tuple[torch.Tensor, ...]:
@@ -83,6 +90,45 @@ def test_gradients_reach_the_inputs() -> None:
     assert isinstance(out, torch.Tensor)
     out.float().sum().backward()  # type: ignore[no-untyped-call]
     assert all(x.grad is not None and bool(torch.isfinite(x.grad).all()) for x in (q, k, v))
+
+
+@pytest.mark.parametrize("backend", usable_of("torch_sdpa/cuda_flash_fa3", "torch_sdpa/cuda_flash_fa4"))
+def test_a_flash_implementation_is_switched_to_and_back(backend: str) -> None:
+    """Forward and backward passes on another package's kernels, with torch's own in between."""
+    q, k, v = (x.requires_grad_() for x in tensors(1, 64, 64))
+    out = attention(q, k, v, causal=True, backend=backend)
+    assert isinstance(out, torch.Tensor)
+    assert current() == backend[-3:].upper()
+    close(out, q, k, v, causal=True)
+    own = attention(q, k, v, causal=True, backend="torch_sdpa/cuda_flash")
+    assert isinstance(own, torch.Tensor)
+    assert current() is None
+    found = torch.autograd.grad([out], [q, k, v], [torch.ones_like(out)])
+    assert current() == backend[-3:].upper()
+    expected = torch.autograd.grad([own], [q, k, v], [torch.ones_like(own)])
+    assert current() is None
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=2**-6, atol=2**-6)
+
+
+@pytest.mark.parametrize("backend", usable_of("torch_sdpa/cuda_varlen"))
+@pytest.mark.parametrize("tokens", [8, 9])
+def test_the_log_sum_exp_of_as_many_tokens_as_heads(backend: str, tokens: int) -> None:
+    """Documented as [tokens, heads], allocated as [heads, tokens]: told apart by the shape, or not at all."""
+    q, k, v = (x[0] for x in tensors(1, tokens, tokens))
+    starts = torch.tensor([0, tokens], dtype=torch.int32, device=q.device)
+    fields: dict[str, Any] = {
+        "cu_seqlens_q": starts,
+        "cu_seqlens_k": starts,
+        "max_seqlen_q": tokens,
+        "max_seqlen_k": tokens,
+        "causal": True,
+        "return_lse": True,
+    }
+    _, lse = attention(q, k, v, backend=backend, **fields)
+    call = make_call(q, k, v, **fields)
+    _, expected = attend(call)
+    assert float((lse.double() - expected).abs().max()) <= bounds_of(call).lse
 
 
 @pytest.mark.skipif(DEVICE != "cuda", reason="about the memory and the queue of a GPU")
