@@ -177,13 +177,17 @@ def _faults(document: Document, path: str, vocabulary: Vocabulary, root: str) ->
         return _other(document, path)
     if kind == "invariants":
         return _invariants(document, root)
-    faults = validate(document, build(vocabulary.raw)[kind])
-    if any(f.severity == "error" for f in faults):
-        return faults
+    schema = build(vocabulary.raw)[kind]
+    faults = validate(document, schema)
+    wrong = any(f.severity == "error" for f in faults)
     if kind == "manifest":
         from selector.manifest import decode_manifest
+        from selector.salvage import salvage
 
-        faults += decode_manifest(document, vocabulary, "")[1]
+        rest = salvage(document, schema) if wrong else document
+        faults += [] if rest is None else decode_manifest(rest, vocabulary, "", partial=wrong)[1]
+    elif wrong:
+        return faults
     elif kind == "environment":
         faults += _environment(document, vocabulary)
     elif kind == "fleet":

@@ -129,3 +129,24 @@ def test_sentences_may_speak_of_a_packs_own_axes_and_names(command: Command, tmp
     wrong = command("lint", str(path))
     assert wrong.code == 2
     assert "invariants.yaml:2:56: pack small has no candidate or backend 'aa'" in wrong.out
+
+
+def test_a_manifest_alone_is_read_beyond_what_its_schema_refuses(command: Command, tmp_path: Path) -> None:
+    text = """\
+manifest: 1
+name: alone
+requires: {device: cuda}
+supports: {dtype: [bf16, f17], head_size: {min: 9, max: 8}, sinkz: true}
+rules:
+  - {when: {kv_cache_dtype: {tagged: nonsense}}, reject: no}
+"""
+    (tmp_path / "alone.yaml").write_text(text, encoding="utf-8")
+    ran = command("lint", str(tmp_path / "alone.yaml"))
+    assert ran.code == 2
+    places = [
+        line.split(": ")[0].rpartition("alone.yaml:")[2]
+        for line in ran.out.splitlines()
+        if "alone.yaml:" in line
+    ]
+    assert places == ["4:26", "4:49", "4:61", "6:38"]
+    assert "does not say" not in ran.out  # nothing is missing: the rest was taken away as wrong
