@@ -29,7 +29,7 @@ __all__ = ["Bound"]
 #: Values remembered for one axis, shapes for one environment.
 KEPT = 4096
 #: Sets of given fields told apart by axes that depend on others.
-FORMS = 64
+FORMS = 16
 
 
 class _Shape:
@@ -267,6 +267,7 @@ class Bound:
             read = [k for k, i in enumerate(axes) if i in part.values]
             if len(part.memos) >= FORMS:
                 part.memos.clear()
+                self._shapes.clear()  # which keep them
             memo = part.memos.setdefault(tuple([axes[k] for k in read]), {})
             late.append((part, itemgetter(*read) if read else None, memo))
         tables = tuple(self.plain.get(i) for i in axes)
