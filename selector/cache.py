@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from hashlib import sha256
 
-__all__ = ["VARIABLE", "folder", "load", "stamp", "store"]
+__all__ = ["UNSOUND", "VARIABLE", "folder", "load", "stamp", "store"]
 
 #: Process variable that names another directory; `off` (or 0, false, no, nothing): no cache.
 VARIABLE = "ATTN_SELECTOR_CACHE"
@@ -23,6 +23,8 @@ OFF = frozenset({"", "0", "off", "false", "no"})
 #: Version of the entries' form.
 FORMAT = 1
 NAME = "attention-selector"
+#: What reading a sound entry of another make may raise: it is made anew then.
+UNSOUND = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 #: Entries kept, and bytes of the largest that is read.
 KEPT, LARGEST = 256, 1 << 28
 

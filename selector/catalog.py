@@ -211,7 +211,7 @@ def base_of(root: str, data: bytes, make: Callable[[], Vocabulary] | None = None
         if lines is not None:
             try:
                 found = read_vocabulary(lines[0])
-            except (ValueError, TypeError, LookupError):
+            except cache.UNSOUND:
                 found = None
         if found is None:
             found = make() if make is not None else _loader(root, {path: data}).base()
@@ -293,7 +293,7 @@ def _stored(
         base = os.path.join(root, "vocabulary.yaml")
         vocabulary = read_vocabulary(words) if words else base_of(root, data[base])
         compiled = read_tables(tables, vocabulary)
-    except (ValueError, TypeError, LookupError):
+    except cache.UNSOUND:
         return None
 
     def evidence() -> Catalog:

@@ -41,7 +41,7 @@ def _stored(path: str, key: str, data: bytes) -> Document | None:
     try:
         raw, places = loads(lines[0])
         return Stored(path, data.removeprefix(b"\xef\xbb\xbf").decode(), raw, places)
-    except (ValueError, TypeError, LookupError):
+    except cache.UNSOUND:
         return None
 
 
