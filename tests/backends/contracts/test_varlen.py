@@ -209,6 +209,25 @@ def test_the_registered_fake_has_heads_first() -> None:
     assert returned[1].shape == (2, 7)
 
 
+@pytest.mark.parametrize("layout", ["varlen", "paged", "paged_varlen"])
+def test_no_graph_break(layout: str, log: Log) -> None:
+    made = cases.build({**cases.plain(), "layout": layout, "band": "causal", "lse": "yes"}, block_size=256)
+    named = ("cu_seqlens_q", "cu_seqlens_k", "block_table", "seq_lens")
+    fields: dict[str, Any] = {name: getattr(made, name) for name in named if getattr(made, name) is not None}
+    if made.packed_q:
+        fields["max_seqlen_q"] = made.max_seqlen_q
+    if layout == "varlen":
+        fields["max_seqlen_k"] = made.max_seqlen_k
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Result:
+        return torch_sdpa._attend(make_call(q, k, v, causal=True, return_lse=True, **fields), "cuda_varlen")
+
+    torch._dynamo.reset()
+    compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
+    for found, expected in zip(compiled(made.q, made.k, made.v), attend(made.q, made.k, made.v), strict=True):
+        assert torch.equal(found, expected)
+
+
 def test_nothing_to_attend(log: Log) -> None:
     call = varlen([0, 0], [3, 2], dtype=torch.float16, return_lse=True)
     out, lse = run(call)
