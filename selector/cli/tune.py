@@ -89,16 +89,15 @@ def run(arguments: Namespace) -> int:
     entries = {_text(e.request): e for e in (known.entries if known is not None else ())}
     fresh: list[Entry] = []
     for words, request in _questions(arguments, catalog):
-        entry = _measure(arguments, catalog, machine, words, request, entries)
-        if entry is not None:
-            fresh.append(entry)
-            entries[_text(entry.request)] = entry
-            _write(
-                path,
-                measured.Measurements(
+        for phase in ("prefill", "decode") if arguments.phase == "both" else (arguments.phase,):
+            entry = _phase(arguments, catalog, machine, f"{words}, {phase}", request, phase, entries)
+            if entry is not None:
+                fresh.append(entry)
+                entries[_text(entry.request)] = entry
+                whole = measured.Measurements(
                     machine.title, machine.fingerprint, machine.to_dict(), entries.values()
-                ),
-            )
+                )
+                _write(path, whole)  # after each, so that an interrupted run goes on from there
     if not entries:
         return EXIT_NOTHING_FITS
     _report(arguments, path, fresh)
@@ -139,24 +138,6 @@ def _questions(arguments: Namespace, catalog: Catalog) -> list[tuple[str, Reques
     return found
 
 
-def _measure(
-    arguments: Namespace,
-    catalog: Catalog,
-    machine: Environment,
-    words: str,
-    request: Request,
-    entries: dict[str, Entry],
-) -> Entry | None:
-    """The entries of one request, a phase each; the last one is returned, all are kept in ``entries``."""
-    last: Entry | None = None
-    for phase in ("prefill", "decode") if arguments.phase == "both" else (arguments.phase,):
-        found = _phase(arguments, catalog, machine, f"{words}, {phase}", request, phase, entries)
-        if found is not None:
-            entries[_text(found.request)] = found
-            last = found
-    return last
-
-
 def _phase(
     arguments: Namespace,
     catalog: Catalog,
@@ -166,6 +147,7 @@ def _phase(
     phase: str,
     entries: dict[str, Entry],
 ) -> Entry | None:
+    """What was measured of one request in one phase; None if it is known already, or there is nothing to compare."""
     from importlib import import_module
 
     from selector.measured import Entry, Timing

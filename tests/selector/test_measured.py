@@ -111,9 +111,10 @@ def test_measuring_decides(
     """Four tokens under a window: the policy's first compiles a block mask that the plain reference does without."""
     file = tmp_path / "m.yaml"
     words = ["head_size=8", "num_heads=1", "dtype=float32", "softcap", "causal"]
-    shape = ["--lengths", "4", "--phase", "prefill", "--runs", "7", "--file", str(file)]
+    shape = ["--lengths", "4", "--runs", "7", "--file", str(file)]
     assert main(["tune", *words, *shape, "--json"]) == 0
-    entry = json.loads(capsys.readouterr().out)["entries"][0]
+    entry, decode = json.loads(capsys.readouterr().out)["entries"]
+    assert (entry["request"]["query_length"], decode["request"]["query_length"]) == ("same", "one")
     order = [t["candidate"] for t in entry["order"]]
     assert set(order) == {"flex_attention", "reference"}
     monkeypatch.setenv(measured.VARIABLE, str(file))
@@ -124,7 +125,7 @@ def test_measuring_decides(
     assert main(["tune", *words, *shape]) == 0
     assert "measured already" in capsys.readouterr().err
     assert main(["tune", "--show", "--file", str(file)]) == 0
-    assert "1 requests" in capsys.readouterr().out
+    assert "2 requests" in capsys.readouterr().out
 
 
 def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
