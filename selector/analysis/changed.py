@@ -57,12 +57,16 @@ class Change(NamedTuple):
 
 
 class Diff(NamedTuple):
-    """All changes between two catalogs; ``notes`` are about axes and candidates that only one of them has."""
+    """All changes between two catalogs; ``notes`` are about axes and candidates that only one of them has.
+
+    ``strict``: of strict selection.
+    """
 
     name: str
     changes: tuple[Change, ...]
     notes: tuple[str, ...]
     space: Space
+    strict: bool
 
     @property
     def complete(self) -> bool:
@@ -73,6 +77,7 @@ class Diff(NamedTuple):
         """JSON-able form."""
         return {
             "pack": self.name,
+            "strict": self.strict,
             "complete": self.complete,
             "changes": [c.to_dict() for c in self.changes],
             "notes": list(self.notes),

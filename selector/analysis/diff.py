@@ -34,10 +34,10 @@ FEW = 4
 class Comparison:
     """Two catalogs under comparison."""
 
-    def __init__(self, old: Catalog, new: Catalog, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, old: Catalog, new: Catalog, limit: int, strict: bool) -> None:
+        self.limit, self.strict = limit, strict
         self.space = Space([old.program, new.program])
-        self.old, self.new = Side(old, self.space), Side(new, self.space)
+        self.old, self.new = (Side(c, self.space, strict=strict) for c in (old, new))
         self.circuit = self.space.circuit
         self.solver = Solver(self.space, self._common())
         self.names = list(dict.fromkeys([*self.old.position, *self.new.position]))
@@ -253,7 +253,11 @@ class Comparison:
     def _confirm(self, kind: str, subject: str, witness: Witness) -> None:
         """Both engines must see the change that the analysis found."""
         reports = [
-            decide((witness.request.within(s.catalog.vocabulary), witness.environment), s.catalog)
+            decide(
+                (witness.request.within(s.catalog.vocabulary), witness.environment),
+                s.catalog,
+                strict=self.strict,
+            )
             for s in (self.old, self.new)
         ]
         if kind == "winner":
@@ -271,10 +275,13 @@ def _accepted(report: Report) -> set[str]:
     return {ids[i] for i in (*report.outcome.ranked, *report.outcome.excluded)}
 
 
-def compare(old: Catalog, new: Catalog, *, limit: int = 40) -> Diff:
-    """Everything that differs between two catalogs. ``limit``: regions that one change may need before it is cut off."""
-    comparison = Comparison(old, new, limit)
-    return Diff(new.name, tuple(comparison.changes()), tuple(_notes(old, new)), comparison.space)
+def compare(old: Catalog, new: Catalog, *, limit: int = 40, strict: bool = False) -> Diff:
+    """Everything that differs between two catalogs, in strict selection or not.
+
+    ``limit``: regions that one change may need before it is cut off.
+    """
+    comparison = Comparison(old, new, limit, strict)
+    return Diff(new.name, tuple(comparison.changes()), tuple(_notes(old, new)), comparison.space, strict)
 
 
 def _notes(old: Catalog, new: Catalog) -> Iterable[str]:

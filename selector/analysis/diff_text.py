@@ -61,11 +61,12 @@ def _groups(changes: Iterable[Change]) -> list[_Group]:
 
 
 def _closing(diff: Diff) -> str:
+    under = " under strict selection" if diff.strict else ""
     if not diff.complete:
         return "Not complete: some changes have more conditions than are shown (--limit)."
     if not diff.changes:
-        return "Nothing changed: proved for every request on every machine."
-    return "Nothing else changed: proved for every request on every machine."
+        return f"Nothing changed: proved for every request on every machine{under}."
+    return f"Nothing else changed: proved for every request on every machine{under}."
 
 
 def diff_text(diff: Diff, *, everything: bool = False) -> str:
@@ -109,11 +110,11 @@ def diff_markdown(diff: Diff) -> str:
                 "| --- | --- | --- |",
             ]
         title = _cell(group.title.replace(" -> ", " → "))
+        if kind == "winner":
+            title += f" (where {_cell(first.context)})"
         for k, region in enumerate(first.regions):
             condition = _cell(region.condition)
             lines.append(f"| {title if k == 0 else ''} | {condition} | `{_cell(region.witness.text)}` |")
-        if kind == "winner":
-            lines[-len(first.regions)] += ""
     return "\n".join([*lines, "", _closing(diff), ""])
 
 

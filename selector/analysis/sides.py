@@ -18,9 +18,9 @@ __all__ = ["Side", "adjustments_of", "places_before", "reasons_of", "warnings_of
 class Side:
     """One of the two catalogs over the common space."""
 
-    def __init__(self, catalog: Catalog, space: Space) -> None:
+    def __init__(self, catalog: Catalog, space: Space, *, strict: bool = False) -> None:
         self.catalog, self.program = catalog, catalog.program
-        self.translation = Translation(space, catalog.program)
+        self.translation = Translation(space, catalog.program, strict=strict)
         self.position = {c.id: i for i, c in enumerate(catalog.candidates) if not c.abstract}
 
     def wins(self, name: str) -> int:

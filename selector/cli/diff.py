@@ -43,6 +43,7 @@ def register(subparsers: Subparsers) -> None:
         words="OLD NEW",
     )
     options.add_catalog(parser)
+    parser.add_argument("--strict", action="store_true", help="what changes for strict selection")
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="JSON on standard output")
     group.add_argument("--markdown", action="store_true", help="Markdown, for a review comment")
@@ -97,6 +98,7 @@ def _compared(old: Place, new: Place, arguments: Namespace) -> tuple[list[str], 
                     Catalog.load(a, manifests=old.root),
                     Catalog.load(b, manifests=new.root),
                     limit=arguments.limit,
+                    strict=arguments.strict,
                 )
                 for a, b in pairs
             ]
@@ -110,7 +112,7 @@ def _compared(old: Place, new: Place, arguments: Namespace) -> tuple[list[str], 
         before = Catalog.load(old.packs[name], manifests=old.root)
         after = Catalog.load(new.packs[name], manifests=new.root)
         if before.hash != after.hash:
-            found.append(compare(before, after, limit=arguments.limit))
+            found.append(compare(before, after, limit=arguments.limit, strict=arguments.strict))
     return notes, found
 
 

@@ -62,8 +62,11 @@ WARNED = A + "rules: [{when: {size: 7}, warn: odd}]\n"
 ADJUSTED = A + "adjust: [{when: {block: {max: 15}}, set: {block: 16}}]\n"
 
 
-def changes(tmp_path: Path, old: dict[str, str], new: dict[str, str], pack: str = PACK) -> Diff:
-    return compare(small(tmp_path / "old", PACK, **old), small(tmp_path / "new", pack, **new))
+def changes(
+    tmp_path: Path, old: dict[str, str], new: dict[str, str], pack: str = PACK, *, strict: bool = False
+) -> Diff:
+    before, after = small(tmp_path / "old", PACK, **old), small(tmp_path / "new", pack, **new)
+    return compare(before, after, strict=strict)
 
 
 def said(diff: Diff) -> list[tuple[str, str, str, str, list[str]]]:
@@ -90,6 +93,15 @@ def test_each_kind_of_change_is_told_in_its_own_words(tmp_path: Path) -> None:
     rule = "rules: [{when: {dtype: f8}, reject: not this}]\n"
     reasons = said(changes(tmp_path / "6", {"a": A, "b": B}, {"a": A + rule, "b": B}))
     assert reasons == [("reasons", "a", "not said", "not this", ["dtype f8"])]
+
+
+def test_strict_selection_is_compared_apart(tmp_path: Path) -> None:
+    """A warning that strict selection is to heed changes nothing else."""
+    texts = {"a": WARNED, "b": B}, {"a": WARNED.replace("warn: odd", "warn: odd, strict: true"), "b": B}
+    assert changes(tmp_path / "1", *texts).changes == ()
+    strict = said(changes(tmp_path / "2", *texts, strict=True))
+    assert ("winner", "a", "a", "b", ["size 7"]) in strict
+    assert ("accepted", "a", "accepted", "refused", ["size 7"]) in strict
 
 
 def test_what_only_one_side_has_is_noted(tmp_path: Path) -> None:

@@ -55,7 +55,13 @@ def test_text_and_markdown_say_the_same(command: Command, edited: Path) -> None:
         assert shown.code == 0
         assert ("b → a" if option == ["--markdown"] else "b -> a") in shown.out
         assert "size 257 to 512" in shown.out
+        assert "b accepts before and a after" in shown.out
         assert "proved" in shown.out
+    strict = command("diff", "HEAD", "manifests", "--strict")
+    assert (
+        "Nothing else changed: proved for every request on every machine under strict selection."
+        in strict.out
+    )
 
 
 def test_nothing_changed_and_nothing_to_compare(command: Command, edited: Path) -> None:
