@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 WORKSPACE_BYTES = 394 * 2**20
 """Size of the workspace, which holds partial results of a split KV; the size vLLM settled on."""
 
+STREAMS = 8
+"""Workspaces that one thread keeps, each of a device and stream, with the wrappers that use them."""
+
 
 class Shared(NamedTuple):
     """What makes two calls able to use one wrapper object, whatever their plans."""
@@ -70,9 +73,19 @@ def stream_of(device: torch.device) -> int:
 def workspace(device: torch.device, stream: int) -> Tensor:
     """The floating-point workspace of this thread, device and stream."""
     key = (device, stream)
-    if key not in _POOL.workspaces:
-        _POOL.workspaces[key] = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
-    return _POOL.workspaces[key]
+    found = _POOL.workspaces.get(key)
+    if found is None:
+        if len(_POOL.workspaces) >= STREAMS:
+            _let_go(next(iter(_POOL.workspaces)))
+        found = _POOL.workspaces[key] = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
+    return found
+
+
+def _let_go(oldest: tuple[torch.device, int]) -> None:
+    """Forget a workspace and the free wrappers that hold it; those in use keep it until they are done."""
+    del _POOL.workspaces[oldest]
+    for shared in [s for s in _POOL.free if (s.device, s.stream) == oldest]:
+        del _POOL.free[shared]
 
 
 def clear() -> None:
