@@ -21,6 +21,7 @@ __all__ = [
     "Not",
     "accepted_ids",
     "axes_of",
+    "comparisons",
     "describe",
     "holds",
     "parse",
@@ -136,6 +137,11 @@ def _walk(condition: Condition) -> Iterator[AxisTest | Accepts]:
     else:
         for part in condition.parts:
             yield from _walk(part)
+
+
+def comparisons(condition: Condition | None) -> int:
+    """How many comparisons a condition has."""
+    return 0 if condition is None else sum(1 for _ in _walk(condition))
 
 
 def axes_of(condition: Condition | None) -> tuple[Axis, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from selector.conditions import Condition, accepted_ids, axes_of, parse
+from selector.conditions import Condition, accepted_ids, axes_of, comparisons, parse
 from selector.constraints import Constraint, ConstraintError, parse_declared
 from selector.document import Document
 from selector.errors import Fault, Mark
@@ -20,6 +20,8 @@ __all__ = ["Adjustment", "Candidate", "Declared", "Manifest", "Rule", "decode_ma
 #: What one manifest may hold: variants, rules of all variants together (a rule for all of them counts once each), and
 #: adjustments of one candidate, each of which has the request looked at again.
 MAX_VARIANTS, MAX_RULES, MAX_ADJUST = 500, 20_000, 100
+#: Comparisons of an axis in its rules.
+MAX_COMPARISONS = 10_000
 SPLIT = "split the backend into several manifests"
 #: Faults after which the nearest word is no longer looked for; a screen shows fewer.
 HINTS = 50
@@ -115,6 +117,7 @@ class _Decoder:
         self.document, self.vocabulary, self.pack, self.partial = document, vocabulary, pack, partial
         self.data: dict[str, Any] = document.data  # type: ignore[assignment]
         self.faults: list[Fault] = []
+        self.comparisons = 0
         self.wrong: set[str] = set()  # axes whose declaration is broken; they are not missing as well
 
     def fault(
@@ -261,6 +264,7 @@ class _Decoder:
         self, path: tuple[str | int, ...], raw: Mapping[str, Any], kind: str, source: str | None
     ) -> tuple[tuple[str, ...] | None, Rule]:
         conditions = {key: self.condition(path, raw, key) for key in ("when", "unless", "require", "until")}
+        self.comparisons += sum(map(comparisons, conditions.values()))
         axes: list[Axis] = []
         if "axis" in raw:
             for name in raw["axis"] if isinstance(raw["axis"], list) else [raw["axis"]]:
@@ -386,6 +390,9 @@ class _Decoder:
         rules = sum(len(c.rules) for c in candidates)
         if rules > MAX_RULES:
             message = f"{rules} rules in all variants together, and at most {MAX_RULES} are read"
+            self.fault(("rules",), message, SPLIT, key=True)
+        if self.comparisons > MAX_COMPARISONS:
+            message = f"{self.comparisons} comparisons in its rules, and at most {MAX_COMPARISONS} are read"
             self.fault(("rules",), message, SPLIT, key=True)
         long = next((c for c in candidates if len(c.adjust) > MAX_ADJUST), None)
         if long is not None:

@@ -13,7 +13,7 @@ import pytest
 from selector import Catalog, ManifestError, explain
 from selector.conditions import MAX_PARTS
 from selector.loader import ADJUSTING, LONGEST, UNKNOWN
-from selector.manifest import MAX_ADJUST, MAX_RULES, MAX_VARIANTS
+from selector.manifest import MAX_ADJUST, MAX_COMPARISONS, MAX_RULES, MAX_VARIANTS
 from selector.yaml_loader import MAX_BYTES, MAX_DEPTH
 from tests.fuzz.targets import REQUEST
 
@@ -115,6 +115,16 @@ def test_rules_of_all_variants_together(tmp_path: Path) -> None:
     )
 
 
+def test_comparisons_of_all_rules_together(tmp_path: Path) -> None:
+    def alike(count: int) -> Entries:
+        left = conditions(MAX_PARTS)[0]["rules"] * (count // MAX_PARTS)
+        return left + rules(count % MAX_PARTS)[0]["rules"]  # type: ignore[no-any-return]
+
+    load(tmp_path, rules=alike(MAX_COMPARISONS))
+    message = f"{MAX_COMPARISONS + 1} comparisons in its rules, and at most {MAX_COMPARISONS} are read"
+    assert refused(tmp_path, rules=alike(MAX_COMPARISONS + 1)) == message
+
+
 def test_many_that_adjust_and_are_asked_about(tmp_path: Path) -> None:
     """Each is judged for itself: their number does not multiply."""
     pairs: Entries = []
@@ -161,5 +171,5 @@ def test_the_page_says_the_limits() -> None:
     text = LIMITS.read_text(encoding="utf-8")
     table = text[text.index("| what | at most |") :]
     said = [row.rsplit("|", 2)[1].strip() for row in table.splitlines()[2:] if row.startswith("|")]
-    limits = [MAX_PARTS, MAX_VARIANTS, MAX_RULES, MAX_ADJUST, LONGEST, ADJUSTING]
+    limits = [MAX_PARTS, MAX_COMPARISONS, MAX_VARIANTS, MAX_RULES, MAX_ADJUST, LONGEST, ADJUSTING]
     assert said == [f"{MAX_BYTES >> 20} MiB", str(MAX_DEPTH), "18 digits", *(f"{n:,}" for n in limits)]
