@@ -100,7 +100,8 @@ class _Reader:
             self._walk(cast("Iterator[_Event]", yaml.parse(self.text, Loader=_Loader)))
         except yaml.YAMLError as error:
             line, column, message, hint = syntax_message(error, self.document.line)
-            self._fault(line, column, message, hint)
+            if len(self.faults) < MAX_FAULTS:
+                self._fault(line, column, message, hint)
         except _Stop:
             pass
         if self.faults:

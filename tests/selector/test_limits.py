@@ -15,7 +15,7 @@ from selector.conditions import MAX_PARTS
 from selector.loader import ADJUSTING, LONGEST, UNKNOWN
 from selector.manifest import MAX_ADJUST, MAX_COMPARISONS, MAX_RULES, MAX_VARIANTS
 from selector.yaml_loader import MAX_BYTES, MAX_DEPTH
-from tests.fuzz.targets import REQUEST
+from tests.fuzz.common import REQUEST
 
 LIMITS = Path(__file__).resolve().parents[2] / "docs" / "language.md"
 Entries = list[dict[str, Any]]

@@ -626,3 +626,9 @@ def test_paths() -> None:
     assert format_path(("rules", 2, "when", "head_size")) == "rules[2].when.head_size"
     assert format_path(()) == ""
     assert format_path((0, "a")) == "[0].a"
+
+
+@pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize("count", [98, 99, 100, 101, 102])
+def test_broken_syntax_behind_as_many_mistakes_as_are_told(count: int) -> None:
+    assert len(faults_of("a: 1\n" * (count + 1) + "b: ]")) == min(count + 1, yaml_reader.MAX_FAULTS)
