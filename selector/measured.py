@@ -235,6 +235,8 @@ class _Reader:
 
 
 _IN_USE: tuple[Measurements | None] | None = None
+#: Another one after each `forget`, so that what a thread began to read before is not kept.
+_TURN = object()
 
 
 def in_use() -> Measurements | None:
@@ -242,21 +244,24 @@ def in_use() -> Measurements | None:
     global _IN_USE
     known = _IN_USE  # looked at once: another thread may forget it
     if known is None:
+        turn = _TURN
         path = default_path()
         named = bool(os.environ.get(VARIABLE))
-        known = _IN_USE = (load(path) if path is not None and (named or os.path.isfile(path)) else None,)
+        known = (load(path) if path is not None and (named or os.path.isfile(path)) else None,)
+        if turn is _TURN:
+            _IN_USE = known
     return known[0]
 
 
 def forget() -> None:
     """Read the measurements anew at the next decision; those made before are forgotten."""
-    global _IN_USE
-    _IN_USE = None
+    global _IN_USE, _TURN
+    _IN_USE, _TURN = None, object()
     quarantine.changed()
 
 
 def switch_off() -> None:
     """Decide without measurements in this process, as measuring itself must."""
-    global _IN_USE
-    _IN_USE = (None,)
+    global _IN_USE, _TURN
+    _IN_USE, _TURN = (None,), object()
     quarantine.changed()

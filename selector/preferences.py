@@ -75,6 +75,8 @@ def from_model(value: str | Iterable[str] | None, where: str) -> list[Preference
 
 
 _PROCESS: tuple[Preference, ...] | None = None
+#: Another one after each `forget`, so that what a thread began to read before is not kept.
+_TURN = object()
 
 
 def from_process(variables: Mapping[str, str] | None = None) -> tuple[Preference, ...]:
@@ -83,6 +85,7 @@ def from_process(variables: Mapping[str, str] | None = None) -> tuple[Preference
     known = _PROCESS  # looked at once: another thread may forget it
     if variables is None and known is not None:
         return known
+    turn = _TURN
     found = []
     environ = os.environ if variables is None else variables
     for kind, variable in VARIABLES.items():
@@ -92,15 +95,15 @@ def from_process(variables: Mapping[str, str] | None = None) -> tuple[Preference
     spoken = {p.kind for p in found}
     found.extend(p for p in _configured(environ) if p.kind not in spoken or p.kind == "avoid")
     result = tuple(found)
-    if variables is None:
+    if variables is None and turn is _TURN:
         _PROCESS = result
     return result
 
 
 def forget() -> None:
     """Read variables and configuration anew at the next decision; those made before are forgotten."""
-    global _PROCESS
-    _PROCESS = None
+    global _PROCESS, _TURN
+    _PROCESS, _TURN = None, object()
     quarantine.changed()
 
 

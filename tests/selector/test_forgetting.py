@@ -86,6 +86,21 @@ def test_a_thread_that_began_before_remembers_nothing_for_those_after(
     assert select(request).backend != usual.backend
 
 
+def test_what_a_thread_began_to_read_before_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = preferences._configured
+
+    def slow(environ: object) -> object:
+        monkeypatch.setattr(preferences, "_configured", real)
+        monkeypatch.setenv("ATTN_SELECTOR_AVOID", "reference")
+        preferences.forget()
+        return []
+
+    preferences.forget()
+    monkeypatch.setattr(preferences, "_configured", slow)
+    assert preferences.from_process() == ()
+    assert [p.names for p in preferences.from_process()] == [("reference",)]
+
+
 def test_a_name_in_the_configuration_that_nobody_has_is_told_with_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
