@@ -24,6 +24,7 @@ def described() -> dict[str, str]:
         **{name: _version(name) for name in ("torch", "transformers", "diffusers")},
         "commit": _commit(),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "priority": f"nice {os.nice(0)}" if hasattr(os, "nice") else "unknown",
         "load at the start": f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown",
     }
 
