@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint types bench parity docs examples site schemas clean help
+.PHONY: demo test check lint types bench fuzz parity docs examples site schemas clean help
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,9 @@ parity: $(STAMP)  ## every recorded decision of the peers, not only the suite's 
 
 bench: $(STAMP)  ## speed, as ratios measured in one run
 	$(BIN)/python -m tests.bench
+
+fuzz: $(STAMP)  ## hostile inputs for every reader, 10,000 each; python -m tests.fuzz --help
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz
 
 schemas: $(STAMP)  ## write selector/schema/*.json anew from manifests/vocabulary.yaml
 	$(BIN)/python -m selector.schema_build
