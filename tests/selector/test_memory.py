@@ -70,7 +70,7 @@ def grown(way: str, count: int, early: int) -> tuple[int, int]:
 @pytest.mark.parametrize("way", WAYS)
 def test_distinct_requests_do_not_grow_memory(way: str) -> None:
     """Every memo is full after some thousand requests."""
-    count, early = (60_000, 20_000) if way in ("default", "given") else (8_000, 5_000)
+    count, early = (60_000, 20_000) if way in ("default", "given") else (5_000, 3_000)
     first, last = grown(way, count, early)
     assert last < first + 4096, (first, last)
     assert last < 120_000
