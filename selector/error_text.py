@@ -100,7 +100,10 @@ class _Text:
         self.dense = "".join(self.joined.split())
 
     def parts(self, between: Between | None, start: int = 0) -> Iterator[tuple[int, int, int, bool]]:
-        """Each part behind a first marker, up to the second one that closes it: (marker, begin, end, whether it is closed)."""
+        """Each part behind a first marker, up to the second one that closes it: (marker, begin, end, whether it is closed).
+
+        No part reaches into the next one, so a log of nothing but markers costs what its length is.
+        """
         if between is None:
             return
         after, before = _dense(between.after), _dense(between.before)
@@ -108,10 +111,11 @@ class _Text:
         at = self.dense.find(after, start)
         while at >= 0:
             begin = at + len(after)
-            rest = self.dense[begin : begin + REACH]
+            following = self.dense.find(after, begin)
+            rest = self.dense[begin : begin + REACH if following < 0 else min(begin + REACH, following)]
             end = _closing(rest, opens, before)
             yield at, begin, begin + (len(rest) if end < 0 else end), end >= 0
-            at = self.dense.find(after, begin)
+            at = following
 
     def closed(self, between: Between | None) -> list[tuple[int, str]]:
         """(where, text) of each part that has both markers."""
