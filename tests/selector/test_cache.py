@@ -161,7 +161,7 @@ def test_places_that_cannot_hold_entries(tmp_path: Path, monkeypatch: pytest.Mon
     blocked.write_text("no directory")
     looped = tmp_path / "loop"
     looped.symlink_to(looped)
-    for place in (blocked, looped, Path("/proc/self"), Path("\udc99")):
+    for place in (blocked, looped, Path("/proc/self"), tmp_path / "\udc99"):
         monkeypatch.setenv(cache.VARIABLE, str(place))
         fresh()
         assert answer() == wanted
