@@ -6,10 +6,10 @@ Atheris counts what our own modules do only if it sees them being imported, so n
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from importlib import import_module
 from random import Random
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 from tests.fuzz.findings import keep, place
@@ -49,11 +49,12 @@ def guided(names: Sequence[str] | None, inputs: int, seed: int) -> int:
             drawn = mutator.draw(random)
         return bytes(drawn[:limit])
 
-    with tempfile.TemporaryDirectory(prefix="attention-selector-corpus-") as corpus:
+    with TemporaryDirectory(prefix="attention-selector-corpus-") as corpus:
         for number, data in enumerate(mutator.seeds):
             with open(f"{corpus}/{number}", "wb") as file:
                 file.write(data)
         options = [
+            f"-artifact_prefix={gettempdir()}/",  # findings are kept by us
             f"-runs={inputs}",
             f"-seed={seed + 1}",
             "-max_len=65536",
