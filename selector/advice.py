@@ -7,16 +7,16 @@ only edits that can mend it are tried, depth first with growing depth.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from selector.conditions import axes_of
+from selector.aims import Aim, aims_of, options
 from selector.constraints import Constraint, word
-from selector.reasons import tests_of
 from selector.vocabulary import UNKNOWN, Axis, PackageState
 
 if TYPE_CHECKING:
     from selector.environment import Environment
+    from selector.manifest import Candidate
     from selector.report import Report
     from selector.request import Request
 
@@ -145,8 +145,8 @@ def near_misses(report: Report) -> list[str]:
 
 
 class _Search:
-    def __init__(self, report: Report) -> None:
-        self.report = report
+    def __init__(self, report: Report, fixed: frozenset[str]) -> None:
+        self.report, self.fixed = report, fixed
         self.calls = 0
         self.catalog = report.catalog
         self.known: dict[Any, Report] = {}
@@ -175,7 +175,7 @@ class _Search:
             return
         touched = {c.axis for c in done if c.axis != "packages"}
         for change, next_request, next_environment in self.edits(report, ident, request, environment):
-            if change.axis in touched:
+            if change.axis in touched or change.axis in self.fixed:
                 continue
             yield from self.solve(ident, next_request, next_environment, depth - 1, (*done, change))
 
@@ -193,8 +193,8 @@ class _Search:
                 trace.values[axis.index]
             ):
                 continue
-            yield from self.axis_edits(
-                axis, [atom.constraint], trace.values[axis.index], request, environment
+            yield from self.all_edits(
+                [Aim(axis, atom.constraint, True)], candidate, trace.values, request, environment
             )
             return
         from selector.nodes import evaluate
@@ -203,18 +203,38 @@ class _Search:
             if rule.kind == "warn" and not (report.strict and rule.strict):
                 continue
             if evaluate(node, trace.atoms):
-                wanted: dict[str, list[Constraint]] = {}
-                for condition in (rule.require, rule.unless, rule.until):
-                    for test in tests_of(condition):
-                        wanted.setdefault(test.axis.name, []).append(test.constraint)
-                involved = dict.fromkeys(
-                    a for c in (rule.require, rule.when, rule.unless, rule.until) for a in axes_of(c)
-                )
-                for axis in self.given(involved):
-                    yield from self.axis_edits(
-                        axis, wanted.get(axis.name, []), trace.values[axis.index], request, environment
+                found = [
+                    aim
+                    for condition, truth in (
+                        (rule.require, True),
+                        (rule.unless, True),
+                        (rule.until, True),
+                        (rule.when, False),
                     )
+                    for aim in aims_of(condition, truth)
+                ]
+                yield from self.all_edits(found, candidate, trace.values, request, environment)
                 return
+
+    def all_edits(
+        self,
+        aims: Iterable[Aim],
+        candidate: Candidate,
+        values: Sequence[Any],
+        request: Request,
+        environment: Environment,
+    ) -> Iterator[tuple[Change, Request, Environment]]:
+        """Changes of what can be given that serve any of the aims, within what the candidate declares."""
+        wanted: dict[Axis, list[Aim]] = {}
+        for aim in aims:
+            for source in self.given([aim.axis]):
+                here = wanted.setdefault(source, [])
+                # What a derived number is to be is tried of the numbers that it comes from.
+                if source is aim.axis or source.type == aim.axis.type == "integer":
+                    here.append(aim)
+        for axis, here in wanted.items():
+            declared = self.catalog.program.check_of(candidate, axis)[0].constraint
+            yield from self.axis_edits(axis, here, declared, values[axis.index], request, environment)
 
     def given(self, axes: Iterable[Axis]) -> list[Axis]:
         """Axes that can be given: derived ones are replaced by what they come from."""
@@ -231,19 +251,23 @@ class _Search:
         return list(found)
 
     def axis_edits(
-        self, axis: Axis, wanted: list[Constraint], value: Any, request: Request, environment: Environment
+        self,
+        axis: Axis,
+        aims: list[Aim],
+        declared: Constraint,
+        value: Any,
+        request: Request,
+        environment: Environment,
     ) -> Iterator[tuple[Change, Request, Environment]]:
-        if axis.derive is not None:
-            for source in self.given([axis]):
-                yield from self.axis_edits(source, [], None, request, environment)
-            return
         if axis.type == "packages":
-            for change, packages in self.package_edits(axis, wanted, value):
+            for change, packages in self.package_edits(aims, value):
                 yield change, request, environment.with_packages(packages)
             return
         if axis.of != "request":
             if axis.fix == "environment" or axis.variable is not None:
-                yield from self.fact_edits(axis, wanted, value, request, environment)
+                yield from self.fact_edits(
+                    axis, options(axis, aims, declared, value), value, request, environment
+                )
             return
         given = dict(zip(request._axes, request._values))
         dropped = axis.index in given and not axis.declare_required
@@ -256,7 +280,7 @@ class _Search:
                     request.without(axis.name),
                     environment,
                 )
-        for option in _options(axis, wanted, value):
+        for option in options(axis, aims, declared, value):
             if option == value or (dropped and option == axis.default):
                 continue
             yield (
@@ -266,9 +290,9 @@ class _Search:
             )
 
     def fact_edits(
-        self, axis: Axis, wanted: list[Constraint], value: Any, request: Request, environment: Environment
+        self, axis: Axis, tried: list[Any], value: Any, request: Request, environment: Environment
     ) -> Iterator[tuple[Change, Request, Environment]]:
-        for option in _options(axis, wanted, value):
+        for option in tried:
             if option != value:
                 name = axis.variable or axis.name
                 yield (
@@ -284,13 +308,16 @@ class _Search:
                 )
 
     def package_edits(
-        self, axis: Axis, wanted: list[Constraint], packages: Any
+        self, aims: list[Aim], packages: Any
     ) -> Iterator[tuple[Change, Mapping[str, PackageState | str | None]]]:
         """Install, upgrade or remove what one failing constraint names: all of it is one change."""
         if packages is UNKNOWN or packages is None:
             return
         known = _software(self.catalog.root)
-        for constraint in wanted:
+        for aim in aims:
+            if not aim.truth:
+                yield from self.away_edits(aim.constraint, packages, known)
+        for constraint in (aim.constraint for aim in aims if aim.truth):
             texts = []
             changes: dict[str, PackageState | str | None] = {}
             kind = "install"
@@ -323,50 +350,23 @@ class _Search:
                     )
                     yield Change(kind, "packages", None, after, text), changes
 
-
-def _options(axis: Axis, wanted: list[Constraint], value: Any) -> list[Any]:
-    """A few values that satisfy a constraint, the nearest first."""
-    found: dict[Any, None] = {}
-    for constraint in wanted:
-        if constraint.given is not None:
-            continue
-        for clause in constraint.clauses:
-            tests = {t.op: t.operand for t in clause}
-            if "in" in tests:
-                members = sorted(tests["in"], key=lambda v: _distance(v, value))
-                found.update(dict.fromkeys(m for m in members[:4] if constraint.holds(m)))
-            elif axis.type == "integer":
-                found.update(dict.fromkeys(v for v in _near(tests, value) if constraint.holds(v)))
-    return [v for v in found if _possible(axis, v)]
-
-
-def _possible(axis: Axis, value: Any) -> bool:
-    try:
-        axis.canonical(value)
-    except ValueError:
-        return False
-    return True
-
-
-def _distance(member: Any, value: Any) -> Any:
-    if isinstance(member, int) and isinstance(value, int):
-        return (0, abs(member - value), "")
-    return (1, 0, str(member))
-
-
-def _near(tests: Mapping[str, Any], value: Any) -> list[int]:
-    step = tests.get("multiple_of", 1)
-    low = tests.get("min", step if step > 1 else 1)
-    high = tests.get("max")
-    if not isinstance(value, int):
-        return [-(-low // step) * step]
-    found = []
-    for target in (value // step * step, -(-value // step) * step):
-        target = max(target, -(-low // step) * step)
-        if high is not None:
-            target = min(target, high // step * step)
-        found.append(target)
-    return sorted(set(found), key=lambda v: abs(v - value))
+    def away_edits(
+        self, constraint: Constraint, packages: Mapping[str, PackageState], known: Mapping[str, str]
+    ) -> Iterator[tuple[Change, Mapping[str, PackageState | str | None]]]:
+        """Out of what a rule refuses: a package that it names in the version that is listed, or without it."""
+        for name in dict.fromkeys(t.operand[0] for clause in constraint.clauses for t in clause):
+            found, listed = packages.get(name), known.get(name)
+            if listed is not None and (found is None or found.version != listed):
+                there = found is not None and found.state == "usable"
+                text = (
+                    f"change {name} {found.version} to {listed}"
+                    if found and there
+                    else f"install {name} {listed}"
+                )
+                kind = "upgrade" if there else "install"
+                yield Change(kind, "packages", None, f"{name} {listed}", text), {name: PackageState(listed)}
+            if found is not None and found.state != "missing":
+                yield Change("remove", "packages", None, f"{name} None", f"remove {name}"), {name: None}
 
 
 def _version_for(name: str, specifiers: tuple[str, ...], known: Mapping[str, str]) -> str | None:
@@ -404,9 +404,14 @@ def _software(root: str) -> dict[str, str]:
     }
 
 
-def suggestions(report: Report, ident: str | None = None, limit: int = 4) -> tuple[Suggestion, ...]:
-    """The smallest verified changes that make a candidate valid (``ident``), or any candidate when nothing fits."""
-    search = _Search(report)
+def suggestions(
+    report: Report, ident: str | None = None, limit: int = 4, fixed: Collection[str] = ()
+) -> tuple[Suggestion, ...]:
+    """The smallest verified changes that make a candidate valid (``ident``), or any candidate when nothing fits.
+
+    ``fixed``: axes that nobody can change, such as those that a model determines.
+    """
+    search = _Search(report, frozenset(fixed))
     wanted = [ident] if ident is not None else [
         i for i in near_misses(report) if all(r.fix != "none" for r in report.rejected[i])
     ]  # fmt: skip
@@ -422,7 +427,10 @@ def suggestions(report: Report, ident: str | None = None, limit: int = 4) -> tup
                 best[key] = Suggestion(candidate, changes, chosen or candidate)
         if best and (ident is None or depth >= 2):
             break
-    ordered = sorted(best.values(), key=lambda s: (len(s.changes), _effort(s), wanted.index(s.candidate)))
+    ordered = sorted(
+        best.values(),
+        key=lambda s: (len(s.changes), _effort(s), _shapes(s, report), wanted.index(s.candidate)),
+    )
     kept: dict[tuple[str, ...], Suggestion] = {}
     for suggestion in ordered:
         kept.setdefault(tuple(sorted(c.text for c in suggestion.changes)), suggestion)
@@ -447,3 +455,11 @@ def _has_smaller(
 def _effort(suggestion: Suggestion) -> int:
     weight = {"drop": 0, "set": 1, "choose": 1, "upgrade": 2, "install": 2, "remove": 3}
     return sum(weight[c.kind] for c in suggestion.changes)
+
+
+def _shapes(suggestion: Suggestion, report: Report) -> int:
+    """Changes of the layer's numbers: they are the model's, so another value of a choice comes before them."""
+    axes = report.catalog.vocabulary.by_name
+    return sum(
+        1 for c in suggestion.changes if c.kind == "set" and c.axis in axes and axes[c.axis].type == "integer"
+    )
