@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _thread import allocate_lock
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
@@ -148,7 +148,7 @@ class Engine:
             matches = self.catalog.find(name)
             if not matches:
                 known = self.catalog.names()
-                near = nearest(name, known)
+                near = near_name(name, known)
                 hint = f"; did you mean {near}?" if near else ""
                 sign = ": " if preference.source == "configuration" else "="  # behind a place, or a name
                 raise PinError(
@@ -157,6 +157,24 @@ class Engine:
                 )
             found.update(dict.fromkeys(self.catalog.program.position[c.id] for c in matches))
         return list(found)
+
+
+def near_name(name: str, known: Sequence[str]) -> str | None:
+    """The candidate or backend that was meant: one whose own name it is (`fa3` of `flash_attn/fa3`), else the nearest.
+
+    Where none is near as a whole, one that a part of is: `flsh` of `flash_attn`.
+    """
+    folded = name.lower()
+    own = next((k for k in known if k.lower().rpartition("/")[2] == folded), None)
+    found = own or nearest(name, known)
+    if found is None and len(name) > 3:
+        parts = {
+            part: k
+            for k in sorted(known, key=lambda k: "/" not in k)
+            for part in k.replace("_", "/").split("/")
+        }
+        found = parts.get(nearest(name, parts) or "")
+    return found
 
 
 def forget() -> None:

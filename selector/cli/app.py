@@ -39,6 +39,7 @@ examples:
   attn-select plan config.json --on b200 --tp 8
   attn-select run head_size=64 num_heads=8 dtype=float32 causal
 
+help of one command: attn-select help COMMAND, or attn-select COMMAND --help
 exit codes: 0 selected, 3 nothing fits, 2 wrong usage or broken manifests
 """
 
@@ -91,13 +92,11 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _parse(arguments: list[str]) -> tuple[Namespace, list[str]]:
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
     chosen = next((a for a in arguments if not a.startswith("-")), None)
     if chosen is not None and chosen not in COMMANDS:
-        from selector.vocabulary import nearest
-
-        near = nearest(chosen, COMMANDS)
-        hint = f"did you mean {PROGRAM} {near}?" if near else f"commands: {', '.join(COMMANDS)}"
-        raise UsageError(f"{PROGRAM}: no command is called {chosen!r}", hint)
+        raise UsageError(f"{PROGRAM}: no command is called {chosen!r}", _meant(chosen))
     parser = build(None if chosen is None else (chosen,))
     if chosen is None:
         if not arguments:
@@ -110,12 +109,24 @@ def _parse(arguments: list[str]) -> tuple[Namespace, list[str]]:
     return parser.parse_known_args(arguments)
 
 
+def _meant(chosen: str) -> str:
+    """What was meant by a command that does not exist: another, or an option of one."""
+    from selector.cli.parser import commands_with
+    from selector.vocabulary import nearest
+
+    having = commands_with(f"--{chosen}")
+    if having:
+        return f"did you mean {PROGRAM} {having[0]} --{chosen}?"
+    near = nearest(chosen, COMMANDS)
+    return f"did you mean {PROGRAM} {near}?" if near else f"commands: {', '.join(COMMANDS)}"
+
+
 def build(commands: Sequence[str] | None = None) -> Parser:
     """The parser with some subcommands, or all."""
     from importlib import import_module
 
     parser = Parser(prog=PROGRAM, description=DESCRIPTION, epilog=EXAMPLES)
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    parser.add_argument("-V", "--version", action=_Version, nargs=0, help="show the version and exit")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, dest="command")
     for name in COMMANDS if commands is None else commands:
         import_module(f"selector.cli.{name}").register(subparsers)

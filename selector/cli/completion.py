@@ -70,6 +70,7 @@ def register(subparsers: Subparsers) -> None:
             "completion fish    # attn-select completion fish | source",
         ),
         words="SHELL",
+        words_usage="SHELL",
         words_help="bash, zsh or fish",
     )
 

@@ -41,6 +41,7 @@ def register(subparsers: Subparsers) -> None:
             "diff HEAD:manifests/core manifests/core --exit-code",
         ),
         words="OLD NEW",
+        words_usage="OLD [NEW]",
     )
     options.add_catalog(parser)
     parser.add_argument("--strict", action="store_true", help="what changes for strict selection")

@@ -168,6 +168,7 @@ def _save(name: str, machine: Environment, facts: dict[str, Any]) -> int:
             file.write(text)
     except OSError as error:
         raise UsageError(f"--save {name}: {error.strerror}") from None
+    output.told(name)
     return 0
 
 

@@ -85,6 +85,7 @@ def run(arguments: Namespace) -> int:
         return why_not(report, arguments)
     if arguments.save is not None:
         report.save(arguments.save)
+        output.told(arguments.save)
     if arguments.html is not None:
         output.write_file(arguments.html, report.to_html())
     if arguments.json:
@@ -93,7 +94,7 @@ def run(arguments: Namespace) -> int:
     else:
         if told is not None:
             output.write(told.to_text(color=output.colors(), width=output.width()))
-        output.write(report.to_text(color=output.colors(), width=output.width(), verbose=arguments.verbose))
+        output.write(output.report_text(report, verbose=arguments.verbose))
     return 0 if report.selected is not None else EXIT_NOTHING_FITS
 
 
@@ -101,6 +102,6 @@ def _report(arguments: Namespace) -> Report:
     from selector.selection import decide
 
     catalog = options.catalog_of(arguments)
-    request = options.request_of(arguments.words, catalog.vocabulary)
+    request = options.request_of(arguments.words, catalog.vocabulary, arguments.parser)
     machine = options.environment_of(arguments, catalog)
     return decide(request, catalog, machine, options.preferences_of(arguments), strict=arguments.strict)

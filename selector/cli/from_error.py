@@ -145,7 +145,7 @@ def from_error(arguments: Namespace) -> FromError:
             f"the error in {source} carries no request{': ' + said if said else ''}",
             "add the layer's fields as AXIS=VALUE words: head_size=128 dtype=bfloat16 ...",
         )
-    given = options.request_of(arguments.words, catalog.vocabulary)
+    given = options.request_of(arguments.words, catalog.vocabulary, arguments.parser)
     words = {catalog.vocabulary.find(n) for n in options.fields_of(arguments.words, catalog.vocabulary)}
     fields = {
         a.name: v

@@ -44,6 +44,7 @@ def register(subparsers: Subparsers) -> None:
         ),
         examples=("new my_backend", "new my_backend --into manifests/core", "new my_backend --kernel"),
         words="NAME",
+        words_usage="NAME",
         words_help="the backend's name",
     )
     parser.add_argument(
@@ -89,7 +90,7 @@ def run(arguments: Namespace) -> int:
         output.write_json({"name": name, "files": list(files), "joins": joins, "kernel": module})
         return 0
     paint = output.paint()
-    lines = [f"{paint('wrote', 'green')} {path}" for path in files]
+    lines = [f"{path} {paint('written', 'green')}" for path in files]
     lines += ["", "next:", f"  attn-select lint {folder}"]
     if joins:
         lines.append(f"  add {name} to the policy's orders in {os.path.join(folder, 'pack.yaml')}")

@@ -116,17 +116,18 @@ def split(word: str, option: str) -> tuple[str, str]:
 # -- the request ------------------------------------------------------------------------------------------------------
 
 
-def request_of(words: Iterable[str], vocabulary: Vocabulary) -> Request:
+def request_of(words: Iterable[str], vocabulary: Vocabulary, parser: Parser | None = None) -> Request:
     """The request of `AXIS=VALUE` words; a flag alone is true, `null` leaves a field open.
 
-    Raises RequestError with every mistake, UsageError for a field that is given twice.
+    Raises RequestError with every mistake, UsageError for a field that is given twice, and for a word that names an option
+    of ``parser`` or a fact of the machine that ``parser`` takes no machine for.
     """
     from selector.request import Request
 
-    return Request(fields_of(words, vocabulary), vocabulary=vocabulary)
+    return Request(fields_of(words, vocabulary, parser), vocabulary=vocabulary)
 
 
-def fields_of(words: Iterable[str], vocabulary: Vocabulary) -> dict[str, Any]:
+def fields_of(words: Iterable[str], vocabulary: Vocabulary, parser: Parser | None = None) -> dict[str, Any]:
     """The fields of `AXIS=VALUE` words, values still as text."""
     fields: dict[str, Any] = {}
     for word in words:
@@ -136,8 +137,29 @@ def fields_of(words: Iterable[str], vocabulary: Vocabulary) -> dict[str, Any]:
             raise UsageError(f"{word!r} names no field", "write AXIS=VALUE, or a flag alone")
         if name in fields:
             raise UsageError(f"{name} is given twice")
-        fields[name] = _value(vocabulary.find(name), name, sign, text)
+        axis = vocabulary.find(name)
+        if axis is None and not sign and (os.sep in word or os.path.isfile(word)):
+            raise UsageError(
+                f"{word} names a file, and a field AXIS=VALUE was expected here", "one file at a time"
+            )
+        if parser is not None:
+            _check_word(parser, axis, name, text)
+        fields[name] = _value(axis, name, sign, text)
     return fields
+
+
+def _check_word(parser: Parser, axis: Axis | None, name: str, text: str) -> None:
+    """Raise UsageError for a word that is an option of the command, or a fact of a machine where it takes none."""
+    known = parser._option_string_actions
+    option = f"--{name.replace('_', '-')}"
+    if axis is None and option in known:
+        value = f" {text}" if text and known[option].nargs != 0 else ""
+        raise UsageError(f"{name!r} is no field of a request", f"did you mean {option}{value}?")
+    if axis is not None and axis.of == "environment" and axis.derive is None and "--env" not in known:
+        raise UsageError(
+            f"{axis.name} belongs to the machine, and {parser.prog} works on this one",
+            f"explain --env {axis.name}=... asks about another",
+        )
 
 
 def _value(axis: Axis | None, name: str, sign: str, text: str) -> Any:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["colors", "paint", "width", "write", "write_file", "write_json"]
+if TYPE_CHECKING:
+    from selector.report import Report
+
+__all__ = ["colors", "paint", "report_text", "told", "width", "write", "write_file", "write_json"]
 
 #: Columns where no terminal says how many it has.
 WIDTH = 110
@@ -35,6 +38,13 @@ def width() -> int:
     return shutil.get_terminal_size((WIDTH, 24)).columns
 
 
+def report_text(report: Report, *, verbose: bool = False) -> str:
+    """A report for this terminal, with options where a program has arguments."""
+    from selector.render.text import report_text as text
+
+    return text(report, colors(), width(), verbose, command=True)
+
+
 def write(text: str) -> None:
     """Text on standard output, ending with a line break."""
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
@@ -56,4 +66,11 @@ def write_file(path: str, text: str) -> None:
             file.write(text)
     except (OSError, ValueError) as error:
         raise SelectorError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
-    sys.stderr.write(f"{path} written\n")
+    told(path)
+
+
+def told(path: str) -> None:
+    """Say on standard error that a file is there now."""
+    from selector.errors import printable
+
+    sys.stderr.write(f"{printable(path)} written\n")

@@ -38,6 +38,7 @@ def register(subparsers: Subparsers) -> None:
             "plan config.json --fleet fleet.yaml",
         ),
         words="CONFIG",
+        words_usage="CONFIG [AXIS=VALUE ...]",
         words_help="a model's config.json or its directory, then fields AXIS=VALUE for every layer",
     )
     group = parser.add_argument_group("how the model is run")

@@ -54,7 +54,5 @@ def run(arguments: Namespace) -> int:
         for line in found.differences:
             output.write(f"  {line}")
         if arguments.verbose:
-            output.write(
-                "\n" + found.report.to_text(color=output.colors(), width=output.width(), verbose=True)
-            )
+            output.write("\n" + output.report_text(found.report, verbose=True))
     return EXIT_CHANGED if found.differences else 0

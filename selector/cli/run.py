@@ -65,7 +65,7 @@ def run(arguments: Namespace) -> int:
 
     _check(arguments)
     catalog = options.catalog_of(arguments)
-    asked = options.request_of(arguments.words, catalog.vocabulary)
+    asked = options.request_of(arguments.words, catalog.vocabulary, arguments.parser)
     machine = probe(catalog.root)
     trial = _trial(arguments, asked, machine)
     request = _request(catalog, asked, trial.request)
@@ -75,7 +75,7 @@ def run(arguments: Namespace) -> int:
         if arguments.json:
             output.write_json(report.to_dict())
         else:
-            output.write(report.to_text(color=output.colors(), width=output.width()))
+            output.write(output.report_text(report))
         return EXIT_NOTHING_FITS
     outcome = engine_for(catalog, machine, arguments.strict).decide(request, preferences)
     selection = Selection(catalog, machine, request, outcome, preferences, arguments.strict)

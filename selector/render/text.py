@@ -8,7 +8,7 @@ from selector.advice import losses, near_misses, suggestions
 from selector.constraints import word
 from selector.errors import printable
 from selector.phases import PHASE, phases_of
-from selector.render.cells import Paint, cells, cut, pad
+from selector.render.cells import Paint, cells, pad, wrap
 from selector.render.data import open_fields
 from selector.render.rejections import blocks, by_axis, counted, elsewhere_bound, in_policy_order
 from selector.render.screen import Screen
@@ -17,6 +17,7 @@ from selector.vocabulary import UNKNOWN, Packages
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from selector.advice import Suggestion
     from selector.preferences import Preference
     from selector.report import Ranked, Report
 
@@ -34,12 +35,15 @@ MORE = "--verbose shows all"
 YOU = "you"
 
 
-def report_text(report: Report, color: bool = False, width: int = 110, verbose: bool = False) -> str:
+def report_text(
+    report: Report, color: bool = False, width: int = 110, verbose: bool = False, *, command: bool = False
+) -> str:
     """One screen: what was chosen and why, what else fits, what was rejected and why, what could be changed.
 
-    ``width`` is in terminal cells; ``verbose`` cuts nothing and adds notes and the source of every fact.
+    ``width`` is in terminal cells; ``verbose`` cuts nothing and adds notes and the source of every fact; ``command`` says
+    what to write on the command line where it would be an argument in a program.
     """
-    screen = _Report(report, Paint(color), width, verbose)
+    screen = _Report(report, Paint(color), width, verbose, command)
     screen.headline()
     screen.context()
     if report.selected is not None:
@@ -52,23 +56,40 @@ def report_text(report: Report, color: bool = False, width: int = 110, verbose: 
     return screen.text()
 
 
-def why_not_text(report: Report, ids: Sequence[str], color: bool = False, width: int = 110) -> str:
-    """What stands against some candidates: every reason with its source, and what would help, each tried."""
-    screen = _Report(report, Paint(color), width, True)
+def why_not_text(
+    report: Report, ids: Sequence[str], color: bool = False, width: int = 110, nothing: bool = True
+) -> str:
+    """What stands against some candidates: every reason with its source, and what would help, each tried.
+
+    For the command alone. ``nothing``: say so where nothing was found that helps, unless the caller knows of something.
+    """
+    screen = _Report(report, Paint(color), width, True, True)
     screen.standing(ids)
     screen.context()
     refused = [i for i in ids if i in report.rejected]
     if refused:
         screen.title("What stands against it" if len(refused) == 1 else "What stands against them")
         screen.table(blocks(report, refused, full=True))
-        screen.help([s for i in refused for s in suggestions(report, i)], nothing=True)
+        screen.help([s for i in refused for s in suggestions(report, i)], nothing=nothing)
     return screen.text()
 
 
 class _Report(Screen):
-    def __init__(self, report: Report, paint: Paint, width: int, verbose: bool) -> None:
+    def __init__(self, report: Report, paint: Paint, width: int, verbose: bool, command: bool = True) -> None:
         super().__init__(paint, width, verbose)
-        self.report = report
+        self.report, self.command = report, command
+
+    def chosen(self, ident: str) -> str:
+        """How an explicit choice is written."""
+        return f"--backend {ident}" if self.command else f"backend={ident}"
+
+    def suggested(self, suggestion: Suggestion) -> str:
+        """A suggestion's text, an explicit choice in it as it is written here."""
+        text = suggestion.text
+        for change in suggestion.changes if self.command else ():
+            if change.kind == "choose":
+                text = text.replace(f"(backend={change.value})", f"({self.chosen(str(change.value))})")
+        return printable(text)
 
     # -- what was asked, where, and the answer ------------------------------------------------------------------------
 
@@ -118,7 +139,7 @@ class _Report(Screen):
                 )
                 self.put(printable(f"{text}; {first.id} is first: {first.because}"), 0, 2, "bold")
             elif ident in report.excluded:
-                self.put(f"{ident} fits, but only by an explicit choice (backend={ident})", 0, 2, "bold")
+                self.put(f"{ident} fits, but only by an explicit choice ({self.chosen(ident)})", 0, 2, "bold")
             else:
                 axes = ", ".join(by_axis(report, [ident]))
                 self.put(f"{ident} is rejected: {axes}", 0, 2, "bold", "red")
@@ -197,12 +218,13 @@ class _Report(Screen):
         for entry in shown:
             why = "" if entry.because in usual and not self.verbose else f"  [{entry.because}]"
             label = self.paint(pad(entry.id, wide), *(("green",) if entry.rank == 1 else ()))
-            text = cut(printable(f"{entry.title}{why}"), max(self.width - wide - 8, 10))
+            text, *more = wrap(printable(f"{entry.title}{why}"), max(self.width - wide - 8, 10))
             self.out.append(f"  {entry.rank:>2}  {label}  {text}")
+            self.out += [" " * (wide + 8) + line for line in more]
             self.remarks(entry)
         if len(shown) < len(ranked):
             rest = ", ".join(r.id for r in ranked[len(shown) :])
-            self.put(cut(f"and {len(ranked) - len(shown)} more: {rest}", self.width - 6), 6, 6, "dim")
+            self.put(f"and {len(ranked) - len(shown)} more: {rest}", 6, 8, "dim")
         self.excluded()
 
     def remarks(self, entry: Ranked) -> None:
@@ -310,9 +332,11 @@ class _Report(Screen):
         if self.verbose or ("request" not in of and not unwanted and not shown):
             self.elsewhere()
 
-    def help(self, found: Sequence[Any], *, unwanted: Sequence[str] = (), nothing: bool = False) -> int:
+    def help(
+        self, found: Sequence[Suggestion], *, unwanted: Sequence[str] = (), nothing: bool = False
+    ) -> int:
         """Suggestions, and candidates that a preference or a policy keeps out; how many lines that were."""
-        lines = [printable(s.text) for s in found[: None if self.verbose else HELP]]
+        lines = [self.suggested(s) for s in found[: None if self.verbose else HELP]]
         wishes = dict.fromkeys(p.where for p in self.report.preferences if p.kind in ("pin", "avoid"))
         if unwanted:
             shown = ", ".join(unwanted[:ACCEPTED])
@@ -320,7 +344,7 @@ class _Report(Screen):
             fit = "fits" if len(unwanted) == 1 else "fit"
             lines.append(printable(f"without {' and '.join(wishes)}: {shown}{more} {fit}"))
         if self.report.selected is None:
-            lines += [f"choose {i} explicitly (backend={i}): it fits" for i in self.report.excluded]
+            lines += [f"choose {i} explicitly ({self.chosen(i)}): it fits" for i in self.report.excluded]
         if lines:
             self.title("What would help (each tried)")
             for line in lines:
