@@ -12,7 +12,7 @@ import torch
 
 from backends.trial import Shapes, Trial, make_trial
 
-__all__ = ["Times", "shapes_text", "time_candidates"]
+__all__ = ["Stopped", "Times", "shapes_text", "time_candidates", "trials_of"]
 
 #: Runs before the clock starts; they compile, allocate and fill caches.
 WARM_UP = 3
@@ -27,6 +27,14 @@ class Times(NamedTuple):
     high: float
     runs: int
     error: str | None = None
+
+
+class Stopped(KeyboardInterrupt):
+    """The user has stopped the clock; ``times`` has what was measured until then, of the shapes that all candidates ran."""
+
+    def __init__(self, times: list[Times]) -> None:
+        super().__init__()
+        self.times = times
 
 
 def shapes_text(shapes: Sequence[Shapes]) -> str:
@@ -66,50 +74,80 @@ def trials_of(request: Mapping[str, Any], device: str, shapes: Sequence[Shapes])
 
 
 def time_candidates(
-    trials: Sequence[Trial], runners: Mapping[str, Callable[..., object]], runs: int, limit: float
+    trials: Sequence[Trial],
+    runners: Mapping[str, Callable[..., object]],
+    runs: int,
+    limit: float,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Times]:
     """Times of each candidate over all trials.
 
     Candidates take turns run by run, so that a machine that slows down slows all of them. ``limit``: seconds that one candidate may
-    take for one run; a slower one is dropped after its warm-up. One that raises is reported with its error.
+    take for one run; a slower one is dropped after its warm-up. One that raises is reported with its error. ``say`` is told
+    what is next.
+
+    Raises:
+        Stopped: for Ctrl-C, with the times until then.
     """
     taken: dict[str, list[list[float]]] = {name: [] for name in runners}
     errors: dict[str, str] = {}
-    for trial in trials:
-        device = trial.tensors[0].device
-        ready: dict[str, Callable[[], object]] = {}
-        for name, run in runners.items():
-            if name in errors:
-                continue
+    try:
+        for trial in trials:
+            _time_trial(trial, runners, runs, limit, taken, errors, say)
+    except KeyboardInterrupt:
+        whole = min((sum(map(bool, t)) for n, t in taken.items() if n not in errors), default=0)
+        cut = {name: by_trial[:whole] for name, by_trial in taken.items()}
+        raise Stopped(_summary(cut, errors, whole) if whole else []) from None
+    return _summary(taken, errors, len(trials))
 
-            def call(run: Callable[..., object] = run, trial: Trial = trial) -> object:
-                with torch.no_grad():
-                    return run(*trial.tensors, **trial.fields)
 
-            try:
-                for _ in range(WARM_UP):
-                    last = _clock(call, device)
-            except Exception as error:  # whatever a kernel raises is its result here
-                errors[name] = (
-                    f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-                )
-                continue
-            if last > limit:
-                errors[name] = f"one run takes {last:.3g} s"
-                continue
-            ready[name] = call
-            taken[name].append([])
-        for _ in range(runs):
-            for name, prepared in ready.items():
-                taken[name][-1].append(_clock(prepared, device))
+def _time_trial(
+    trial: Trial,
+    runners: Mapping[str, Callable[..., object]],
+    runs: int,
+    limit: float,
+    taken: dict[str, list[list[float]]],
+    errors: dict[str, str],
+    say: Callable[[str], None],
+) -> None:
+    """Add one trial's seconds to ``taken``, and whoever cannot be timed to ``errors``."""
+    device = trial.tensors[0].device
+    say(f"{shapes_text([trial.shapes])}: each is warmed up and run {runs} times")
+    ready: dict[str, Callable[[], object]] = {}
+    for name, run in runners.items():
+        if name in errors:
+            continue
+
+        def call(run: Callable[..., object] = run) -> object:
+            with torch.no_grad():
+                return run(*trial.tensors, **trial.fields)
+
+        try:
+            for _ in range(WARM_UP):
+                last = _clock(call, device)
+        except Exception as error:  # whatever a kernel raises is its result here
+            text = str(error).strip()
+            errors[name] = f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"
+            continue
+        if last > limit:
+            errors[name] = f"one run takes {last:.3g} s, and --limit is {limit:g}"
+            continue
+        ready[name] = call
+        taken[name].append([])
+    for _ in range(runs):
+        for name, prepared in ready.items():
+            taken[name][-1].append(_clock(prepared, device))
+
+
+def _summary(taken: Mapping[str, list[list[float]]], errors: Mapping[str, str], trials: int) -> list[Times]:
     found = []
     for name, by_trial in taken.items():
-        if name in errors or len(by_trial) < len(trials):
+        if name in errors or len(by_trial) < trials:
             found.append(Times(name, math.inf, math.inf, math.inf, 0, errors.get(name, "not measured")))
             continue
         quartiles = [
             statistics.quantiles(t, n=4, method="inclusive") if len(t) > 1 else [t[0]] * 3 for t in by_trial
         ]
         low, median, high = (_mean([q[i] for q in quartiles]) for i in range(3))
-        found.append(Times(name, median, low, high, runs))
+        found.append(Times(name, median, low, high, min(map(len, by_trial))))
     return found

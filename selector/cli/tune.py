@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 from selector.cli import options, output
 from selector.cli.errors import UsageError
 from selector.cli.parser import Subparsers, add_command
+from selector.cli.tune_fields import shown, unshown_phase
+from selector.cli.tune_text import Tuned, conclusion, counted, rows, table
 from selector.errors import EXIT_NOTHING_FITS, SelectorError
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
 
     from selector.catalog import Catalog
     from selector.environment import Environment
-    from selector.measured import Entry, Measurements
+    from selector.measured import Measurements
     from selector.request import Request
 
 __all__ = ["register"]
@@ -72,6 +75,7 @@ def register(subparsers: Subparsers) -> None:
 def run(arguments: Namespace) -> int:
     """Measure and write."""
     from selector import measured
+    from selector.cli.app import EXIT_INTERRUPTED
     from selector.probe import probe
 
     path = arguments.file or measured.default_path()
@@ -83,25 +87,17 @@ def run(arguments: Namespace) -> int:
     machine = probe(catalog.root)
     if arguments.show:
         return _show(arguments, path, known, machine)
-    if known is not None and known.fingerprint != machine.fingerprint:
-        print(f"{path} is stale ({known.stale(machine)}); it is written anew", file=sys.stderr)
-        known = None
-    entries = {_text(e.request): e for e in (known.entries if known is not None else ())}
-    fresh: list[Entry] = []
-    for words, request in _questions(arguments, catalog):
-        for phase in ("prefill", "decode") if arguments.phase == "both" else (arguments.phase,):
-            entry = _phase(arguments, catalog, machine, f"{words}, {phase}", request, phase, entries)
-            if entry is not None:
-                fresh.append(entry)
-                entries[_text(entry.request)] = entry
-                whole = measured.Measurements(
-                    machine.title, machine.fingerprint, machine.to_dict(), entries.values()
-                )
-                _write(path, whole)  # after each, so that an interrupted run goes on from there
-    if not entries:
-        return EXIT_NOTHING_FITS
-    _report(arguments, path, fresh)
-    return 0
+    work = _Work(arguments, catalog, machine, path, known)
+    interrupted = False
+    try:
+        work.measure()
+    except KeyboardInterrupt as stop:
+        interrupted = True
+        work.keep(getattr(stop, "times", []))
+    work.report(interrupted)
+    if interrupted:
+        return EXIT_INTERRUPTED
+    return 0 if work.fresh or work.known_already else EXIT_NOTHING_FITS
 
 
 def _text(request: Any) -> str:
@@ -121,12 +117,12 @@ def _numbers(option: str, text: str) -> list[int]:
 
 
 def _questions(arguments: Namespace, catalog: Catalog) -> list[tuple[str, Request]]:
-    """What each measurement is called, and its fields."""
-    asked = options.request_of(arguments.words, catalog.vocabulary)
+    """What each measurement is called (nothing for words alone), and its fields."""
+    asked = options.request_of(arguments.words, catalog.vocabulary, arguments.parser)
     if arguments.config is None:
         if not arguments.words:
             raise UsageError("say what to measure: AXIS=VALUE words, or --config FILE")
-        return [("request", asked)]
+        return [("", asked)]
     from selector.model_config import read_config
 
     model = read_config(arguments.config, tp=arguments.tp)
@@ -138,64 +134,191 @@ def _questions(arguments: Namespace, catalog: Catalog) -> list[tuple[str, Reques
     return found
 
 
-def _phase(
-    arguments: Namespace,
-    catalog: Catalog,
-    machine: Environment,
-    words: str,
-    request: Request,
-    phase: str,
-    entries: dict[str, Entry],
-) -> Entry | None:
-    """What was measured of one request in one phase; None if it is known already, or there is nothing to compare."""
-    from importlib import import_module
+class _Work:
+    """One run of the command: what was measured, and what was in the file before."""
 
-    from selector.measured import Entry, Timing
-    from selector.runner import load_kernel
-    from selector.selection import decide
+    def __init__(
+        self,
+        arguments: Namespace,
+        catalog: Catalog,
+        machine: Environment,
+        path: str,
+        known: Measurements | None,
+    ) -> None:
+        self.arguments, self.catalog, self.machine, self.path = arguments, catalog, machine, path
+        if known is not None and known.fingerprint != machine.fingerprint:
+            _say(f"{path} is stale ({known.stale(machine)}): what is measured now replaces it")
+            known = None
+        self.entries = {_text(e.request): e for e in (known.entries if known is not None else ())}
+        self.fresh: list[Tuned] = []
+        self.known_already = 0
+        self.half: Tuned | None = None
+        """What was measured of a request until the run was interrupted; it is in no file."""
+        self._now: tuple[str, Request, tuple[str, ...], str] | None = None
 
-    try:
-        tuning, trial = import_module("backends.tuning"), import_module("backends.trial")
-    except ImportError as error:
-        raise UsageError(
-            f"measuring needs {error.name or 'a framework'}, which is not installed here"
-        ) from None
-    shapes = [
-        trial.Shapes(batch, keys, 1 if phase == "decode" else keys, 0)
-        for batch in _numbers("--batch", arguments.batch)
-        for keys in _numbers("--lengths", arguments.lengths)
-    ]
-    device = str(machine.get("device"))
-    try:
-        trials = tuning.trials_of(request.to_dict(), "cuda" if device == "rocm" else device, shapes)
-    except (ValueError, RuntimeError) as error:
-        raise UsageError(f"cannot make tensors for {words}: {str(error).splitlines()[0]}") from None
-    fields = {k: v for k, v in trials[0].request.items() if catalog.vocabulary.find(k) is not None}
-    asked = catalog.request(fields)
-    if not arguments.again and _text(asked.to_dict()) in entries:
-        print(f"{words}: measured already (--again measures it anew)", file=sys.stderr)
+    def measure(self) -> None:
+        """Measure all that is asked, and write after each request, so that an interrupted run goes on from there.
+
+        Raises UsageError where one request was asked for, and no tensors can be made for it in any phase.
+        """
+        refused = []
+        phases = ("prefill", "decode") if self.arguments.phase == "both" else (self.arguments.phase,)
+        questions = _questions(self.arguments, self.catalog)
+        for words, request in questions:
+            reasons: dict[str, list[str]] = {}
+            for phase in phases:
+                why = self._phase(f"{words}, {phase}" if words else phase, request, phase)
+                if why is not None:
+                    reasons.setdefault(why, []).append(phase)
+            for why, where in reasons.items():
+                of = f" ({' and '.join(where)})" if words or len(where) < len(phases) else ""
+                refused.append(f"{words or 'the request'}{of} is skipped: {why}")
+            if self.arguments.config is None and sum(map(len, reasons.values())) == len(phases):
+                raise UsageError("; ".join(reasons), "`explain` answers for any request")
+            while refused:
+                _say(refused.pop())
+
+    def _phase(self, words: str, request: Request, phase: str) -> str | None:
+        """Measure one request in one phase. Why no tensors can be made for it, if so."""
+        from importlib import import_module
+
+        from selector.selection import decide
+
+        try:
+            tuning, trial = import_module("backends.tuning"), import_module("backends.trial")
+        except ImportError as error:
+            raise UsageError(
+                f"measuring needs {error.name or 'a framework'}, which is not installed here"
+            ) from None
+        unlike = unshown_phase(request, phase)
+        if unlike is not None:
+            return unlike
+        shapes = [
+            trial.Shapes(batch, keys, 1 if phase == "decode" else keys, 0)
+            for batch in _numbers("--batch", self.arguments.batch)
+            for keys in _numbers("--lengths", self.arguments.lengths)
+        ]
+        device = str(self.machine.get("device"))
+        try:
+            trials = tuning.trials_of(request.to_dict(), "cuda" if device == "rocm" else device, shapes)
+        except (ValueError, RuntimeError) as error:
+            return f"cannot make tensors for it: {str(error).splitlines()[0]}"
+        asked, why = shown(self.catalog, request, trials[0].request)
+        if asked is None:
+            return why
+        if not self.arguments.again and _text(asked.to_dict()) in self.entries:
+            _say(f"{words}: measured already (--again measures it anew)")
+            self.known_already += 1
+            return None
+        ranked = tuple(r.id for r in decide(asked, self.catalog, self.machine).ranked)
+        if len(ranked) < 2:
+            _say(f"{words}: {', '.join(ranked) or 'nothing'} fits, nothing to compare")
+            return None
+        runners = {ident: self._runner(ident) for ident in ranked}
+        _say(f"{words}: {counted(len(runners), 'candidate')}, {counted(len(shapes), 'shape')} ...")
+        self._now = words, asked, ranked, tuning.shapes_text(shapes)
+        times = tuning.time_candidates(
+            trials,
+            runners,
+            self.arguments.runs,
+            self.arguments.limit,
+            lambda text: _say(f"  {text}"),
+        )
+        for failed in (t for t in times if t.error is not None):
+            _say(f"{words}: {failed.candidate} is left out: {failed.error}")
+        tuned = self._tuned(times)
+        if tuned is None:
+            _say(f"{words}: fewer than two candidates were measured, nothing to compare")
+            return None
+        self.fresh.append(tuned)
+        self.entries[_text(tuned.entry.request)] = tuned.entry
+        self._write()
         return None
-    report = decide(asked, catalog, machine)
-    runners = {}
-    for ranked in report.ranked:
-        candidate = catalog.find(ranked.id)[0]
+
+    def _runner(self, ident: str) -> Any:
+        from selector.runner import load_kernel
+
+        candidate = self.catalog.find(ident)[0]
         module = load_kernel(candidate)
 
-        def go(
-            *tensors: Any, module: Any = module, variant: str | None = candidate.variant, **more: Any
-        ) -> Any:
-            return module.run(module.make_call(*tensors, **more), variant=variant)
+        def go(*tensors: Any, **more: Any) -> Any:
+            return module.run(module.make_call(*tensors, **more), variant=candidate.variant)
 
-        runners[ranked.id] = go
-    if len(runners) < 2:
-        print(f"{words}: {', '.join(runners) or 'nothing'} fits, nothing to compare", file=sys.stderr)
-        return None
-    print(f"{words}: {len(runners)} candidates, {len(shapes)} shapes ...", file=sys.stderr, flush=True)
-    times = tuning.time_candidates(trials, runners, arguments.runs, arguments.limit)
-    for failed in (t for t in times if t.error is not None):
-        print(f"{words}: {failed.candidate} is left out: {failed.error}", file=sys.stderr)
-    timings = tuple(Timing(t.candidate, t.median, t.low, t.high, t.runs) for t in times if t.error is None)
-    return Entry(asked.to_dict(), tuning.shapes_text(shapes), timings)
+        return go
+
+    def _tuned(self, times: Sequence[Any]) -> Tuned | None:
+        """What was measured of the request that is at work; None for fewer than two candidates."""
+        from selector.measured import Entry, Timing
+
+        good = tuple(Timing(t.candidate, t.median, t.low, t.high, t.runs) for t in times if t.error is None)
+        if self._now is None or len(good) < 2:
+            return None
+        words, request, ranked, shapes = self._now
+        self._now = None
+        return Tuned(words, Entry(request.to_dict(), shapes, good), ranked)
+
+    def keep(self, times: Sequence[Any]) -> None:
+        """Keep what an interrupted measurement has, to be shown."""
+        self.half = self._tuned(times)
+
+    def _write(self) -> None:
+        from selector.measured import Measurements
+
+        machine = self.machine
+        whole = Measurements(machine.title, machine.fingerprint, machine.to_dict(), self.entries.values())
+        _write(self.path, whole)
+
+    def report(self, interrupted: bool) -> None:
+        """What was measured, what follows from it, and where it is."""
+        if self.arguments.json:
+            found = [
+                {**row, "policy": t.ranked[0], "chosen": self._chosen(t)}
+                for t in self.fresh
+                for row in rows([t.entry])
+            ]
+            output.write_json({"file": self.path, "entries": found})
+        else:
+            for tuned in self.fresh:
+                output.write(f"{tuned.words}: {table(tuned.entry)}")
+            if self.half is not None:
+                output.write(f"{self.half.words}, interrupted and not kept: {table(self.half.entry)}")
+            if self.fresh:
+                output.write("\nFrom now on")
+            for tuned in self.fresh:
+                said = conclusion(tuned.entry.timings, self._chosen(tuned), tuned.ranked[0])
+                output.write(f"  {tuned.words}: {said}")
+            output.write(self._where())
+        if interrupted and self.fresh:
+            _say(
+                f"interrupted: {self.path} has what was measured to the end; the same command goes on from there"
+            )
+        elif interrupted:
+            _say("interrupted before a request was measured to the end")
+
+    def _chosen(self, tuned: Tuned) -> str:
+        return tuned.chosen(self.catalog.request(dict(tuned.entry.request)))
+
+    def _where(self) -> str:
+        from selector import measured
+        from selector.preferences import from_process
+
+        if not self.fresh:
+            return "nothing was measured, and nothing is written" if not self.known_already else (
+                f"nothing new was measured; {self.path} has {counted(len(self.entries), 'request')}"
+            )  # fmt: skip
+        lines = [f"written to {self.path}"]
+        if os.path.abspath(self.path) != os.path.abspath(measured.default_path() or os.curdir):
+            lines.append(f"  it counts where {measured.VARIABLE}={self.path} is set")
+        wishes = dict.fromkeys(p.where for p in from_process())
+        if wishes:
+            lines.append(f"  explicit choices outrank it: {', '.join(wishes)}")
+        return "\n".join(lines)
+
+
+def _say(text: str) -> None:
+    from selector.errors import printable
+
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def _write(path: str, found: Measurements) -> None:
@@ -210,52 +333,17 @@ def _write(path: str, found: Measurements) -> None:
         raise SelectorError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _rows(entries: Any) -> list[dict[str, Any]]:
-    from selector.measured import ordered
-
-    return [
-        {
-            "request": dict(e.request),
-            "shapes": e.shapes,
-            "order": [
-                {"candidate": t.candidate, "median_us": round(t.median * 1e6, 3), "low_us": round(t.low * 1e6, 3), "high_us": round(t.high * 1e6, 3), "runs": t.runs}
-                for t in ordered(e.timings)
-            ],
-        }
-        for e in entries
-    ]  # fmt: skip
-
-
-def _report(arguments: Namespace, path: str, entries: list[Entry]) -> None:
-    if arguments.json:
-        output.write_json({"file": path, "entries": _rows(entries)})
-        return
-    for row in _rows(entries):
-        output.write(_table(row))
-    output.write(f"written to {path}")
-
-
 def _show(arguments: Namespace, path: str, known: Measurements | None, machine: Environment) -> int:
     stale = known.stale(machine) if known is not None else None
     if arguments.json:
         output.write_json(
-            {"file": path, "stale": stale, "entries": _rows(known.entries) if known is not None else []}
+            {"file": path, "stale": stale, "entries": rows(known.entries) if known is not None else []}
         )
     elif known is None:
         output.write(f"{path}: nothing has been measured")
     else:
-        output.write(f"{path}: {len(known.entries)} requests" + (f"; stale: {stale}" if stale else ""))
-        for row in _rows(known.entries):
-            output.write(_table(row))
+        count = counted(len(known.entries), "request")
+        output.write(f"{path}: {count}" + (f"; stale, so it does not count: {stale}" if stale else ""))
+        for entry in known.entries:
+            output.write(table(entry))
     return 0
-
-
-def _table(row: dict[str, Any]) -> str:
-    fields = " ".join(k if v is True else f"{k}={v}" for k, v in row["request"].items())
-    lines = [f"{fields}", f"  {row['shapes']}"]
-    width = max(len(t["candidate"]) for t in row["order"])
-    best = row["order"][0]["median_us"]
-    for t in row["order"]:
-        times = f"{t['median_us']:>10.1f} us  ({t['low_us']:.1f} to {t['high_us']:.1f})"
-        lines.append(f"  {t['candidate']:<{width}}  {times}  {t['median_us'] / best:>5.2f}x")
-    return "\n".join(lines)
