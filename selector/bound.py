@@ -76,11 +76,7 @@ class Bound:
 
     def _policies(self, folded: Folded) -> None:
         policy = self.tables.policy
-        everyone = self.tables.everyone
-        self.orders = [
-            Order(node, k, entries, everyone if policy[k].exclusive else 0)
-            for node, k, entries in folded.policies
-        ]
+        self.orders = [Order(node, k, entries, policy[k].closed) for node, k, entries in folded.policies]
         if not self.orders or self.orders[-1].test is not None:
             self.orders.append(Order(TRUE, -1, (), self.tables.closed))
 

@@ -21,7 +21,7 @@ VARIABLE = "ATTN_SELECTOR_CACHE"
 OFF = frozenset({"", "0", "off", "false", "no"})
 
 #: Version of the entries' form.
-FORMAT = 1
+FORMAT = 2
 NAME = "attention-selector"
 #: What reading a sound entry of another make may raise: it is made anew then.
 UNSOUND = (ValueError, TypeError, LookupError, AttributeError, RecursionError)

@@ -78,14 +78,14 @@ class Catalog:
         content: str,
         root: str,
     ) -> None:
+        from selector.policies import combined
         from selector.program import Program
 
         kept = _Whole()
         kept.packs, kept.manifests = tuple(packs), tuple(manifests)
         candidates = [c for m in kept.manifests for c in m.candidates]
         closed = frozenset(p.name for p in kept.packs if p.unlisted == "excluded")
-        policy = [rule for p in kept.packs for rule in p.policy]
-        kept.program = Program(vocabulary, candidates, policy, closed)
+        kept.program = Program(vocabulary, candidates, combined(kept.packs), closed)
         self.vocabulary, self.hash, self.root = vocabulary, content, root
         #: The packs' names.
         self.name = "+".join(p.name for p in kept.packs)

@@ -109,7 +109,7 @@ def tables_line(tables: Tables) -> str:
         checks,
         [[s.axis.index, s.same_as, _node(s.ignored), _expression(s.expr)] for s in tables.steps],
         [[_node(n), f"{m:x}", strict] for n, m, strict in tables.clauses],
-        [[p.name, _node(p.node), [[_node(o.node), o.members] for o in p.order], p.exclusive] for p in tables.policy],
+        [[p.name, _node(p.node), [[_node(o.node), o.members] for o in p.order], f"{p.closed:x}"] for p in tables.policy],
         [[i, [_node(n) for n in nodes]] for i, nodes in tables.adjust.items()],
         tables.accept_order,
     ])  # fmt: skip
@@ -142,9 +142,9 @@ def read_tables(line: str, vocabulary: Vocabulary) -> Tables:
                 name,
                 _read_node(node),
                 tuple(OrderTable(_read_node(n), tuple(members)) for n, members in order),
-                exclusive,
+                int(excluded, 16),
             )
-            for name, node, order, exclusive in policy
+            for name, node, order, excluded in policy
         ],
         adjust={i: tuple(_read_node(n) for n in nodes) for i, nodes in adjust},
         accept_order=accepts,

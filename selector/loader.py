@@ -17,6 +17,7 @@ from selector.errors import Fault, ManifestError, Mark
 from selector.locations import VARIABLE, display_name, manifests_root
 from selector.manifest import Manifest, decode_manifest
 from selector.pack import Pack, decode_pack
+from selector.policies import too_many
 from selector.program import Program
 from selector.vocabulary import Axis, Vocabulary, nearest
 from selector.vocabulary_check import clashes
@@ -228,6 +229,7 @@ class Loader:
             pack, faults = decode_pack(document, vocabulary, lambda: known)
             self.faults.extend(faults)
             packs.append(pack)
+        self.faults.extend(too_many(packs))
         self.references(manifests)
         self.check()
         return Catalog(vocabulary, packs, manifests, _content_hash(self.texts), self.root)
@@ -257,7 +259,7 @@ class Loader:
             return found
         if os.sep in name or name in (".", ".."):
             path = os.path.abspath(name)
-            self.faults.append(Fault(Mark(path, 1, 1), "", "no pack here: there is no pack.yaml", None, None))
+            self.faults.append(Fault(Mark(path, 0, 0), "", "no pack here: there is no pack.yaml", None, None))
             return path
         path = os.path.join(self.root, name)
         known = [*sources.pack_names(self.root), *sources.installed_packs()]
@@ -270,7 +272,7 @@ class Loader:
                 if named
                 else f"{self.root} is no directory"
             )
-        self.faults.append(Fault(Mark(path, 1, 1), "", f"no pack is called {name!r}", hint, None))
+        self.faults.append(Fault(Mark(path, 0, 0), "", f"no pack is called {name!r}", hint, None))
         return path
 
     def manifests(self, folder: str, pack: str, vocabulary: Vocabulary) -> list[Manifest]:

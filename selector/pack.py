@@ -26,7 +26,10 @@ class OrderEntry(NamedTuple):
 
 
 class PolicyRule(NamedTuple):
-    """The order that holds where ``when`` does."""
+    """The order that holds where ``when`` does.
+
+    ``closed`` names the packs whose candidates are reached by an explicit choice only, where no order lists them.
+    """
 
     name: str
     when: Condition | None
@@ -36,6 +39,7 @@ class PolicyRule(NamedTuple):
     source: str | None
     at: Mark
     pack: str
+    closed: tuple[str, ...]
 
 
 class PairRule(NamedTuple):
@@ -134,6 +138,7 @@ def decode_pack(
                 raw.get("source") or data.get("source"),
                 document.mark(path),
                 data["name"],
+                (data["name"],) if raw.get("unlisted", unlisted) == "excluded" else (),
             )
         )
     pairs = []

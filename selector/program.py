@@ -6,7 +6,7 @@ path; `Program.trace` evaluates everything, for explanations. Both use the same 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector import derive
@@ -49,6 +49,8 @@ class PolicyNode(NamedTuple):
     rule: PolicyRule
     node: Node
     order: tuple[OrderTable, ...]
+    closed: int
+    """Candidates that only an explicit choice reaches where the order does not list them."""
 
 
 class Trace(NamedTuple):
@@ -75,7 +77,7 @@ class Program:
         self.everyone = (1 << len(self.candidates)) - 1
         self.listed = sum(1 << i for i, c in enumerate(self.candidates) if not c.abstract)
         #: Candidates of packs that exclude what no order lists; counts where no policy rule speaks.
-        self.closed = sum(1 << i for i, c in enumerate(self.candidates) if c.pack in closed)
+        self.closed = self._of(closed)
         self.table = AtomTable()
         self.problems: list[tuple[str, Path, str, str | None]] = []
         self.steps = tuple(self._step(vocabulary.axes[i]) for i in vocabulary.order)
@@ -189,7 +191,14 @@ class Program:
                 i for i, c in enumerate(self.candidates) if entry.name in (c.id, c.backend) and not c.abstract
             )
             entries.append(OrderTable(conjunction(parts), members))
-        return PolicyNode(rule, self.table.node(rule.when, strict=False), tuple(entries))
+        return PolicyNode(
+            rule, self.table.node(rule.when, strict=False), tuple(entries), self._of(rule.closed)
+        )
+
+    def _of(self, packs: Iterable[str]) -> int:
+        """The candidates of some packs."""
+        names = frozenset(packs)
+        return sum(1 << i for i, c in enumerate(self.candidates) if c.pack in names)
 
     def _clauses(self) -> list[tuple[Node, int, bool]]:
         """Refusing trees with the candidates they refuse; equal trees share an entry. The flag: only in strict mode."""
@@ -243,9 +252,7 @@ class Program:
             steps=self.steps,
             checks=self.checks,
             clauses=self.clauses,
-            policy=[
-                PolicyTable(p.rule.name, p.node, p.order, p.rule.unlisted == "excluded") for p in self.policy
-            ],
+            policy=[PolicyTable(p.rule.name, p.node, p.order, p.closed) for p in self.policy],
             adjust={i: tuple(a.node for a in found) for i, found in enumerate(self.adjust) if found},
             accept_order=self.accept_order,
         )

@@ -37,12 +37,12 @@ class OrderTable(NamedTuple):
 
 
 class PolicyTable(NamedTuple):
-    """A policy rule: its name, when it holds, its order, and whether candidates that the order does not list are excluded."""
+    """A policy rule: its name, when it holds, its order, and who is reached by choice only where the order does not list it."""
 
     name: str
     node: Node
     order: tuple[OrderTable, ...]
-    exclusive: bool
+    closed: int
 
 
 class Tables:

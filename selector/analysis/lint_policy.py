@@ -50,7 +50,7 @@ def policy(linter: Linter) -> Iterator[Finding]:
 
 def _plain(node: PolicyNode) -> tuple[object, ...]:
     rule = node.rule
-    return (tuple((e.name, e.when, e.unless) for e in rule.order), rule.unlisted)
+    return (tuple((e.name, e.when, e.unless) for e in rule.order), rule.closed)
 
 
 def _takers(linter: Linter, order: Order) -> str:

@@ -123,8 +123,7 @@ class Translation:
             for j, entry in enumerate(node.order):
                 when = self.view.truth(entry.node)
                 places += [(when, i, j) for i in entry.members]
-            if node.rule.unlisted != "excluded":
-                places += [(TRUE, i, None) for i in self.listed()]
+            places += [(TRUE, i, None) for i in self.listed() if not node.closed >> i & 1]
             found.append(Order(k, circuit.both(rest, here), tuple(places)))
             rest = circuit.both(rest, -here)
         free = [(TRUE, i, None) for i in self.listed() if not program.closed >> i & 1]
