@@ -30,11 +30,15 @@ __all__ = [
     "in_use",
     "load",
     "switch_off",
+    "unused",
 ]
 
 #: Process variable that names the file; empty: none is used.
 VARIABLE = "ATTN_SELECTOR_MEASURED"
 FORMAT = 1
+
+#: Fields of another request that are named where this one was not measured.
+FIELDS = 6
 
 
 class Timing(NamedTuple):
@@ -74,7 +78,8 @@ class Measurements:
         if environment.fingerprint == self.fingerprint:
             return None
         now = environment.to_dict()
-        for name, was in self.facts.items():
+        for name in ("device", *self.facts):  # another device says more than what follows from it
+            was = self.facts.get(name)
             if name != "packages" and now.get(name) != was:
                 return f"{name} was {was} and is {now.get(name)}"
         before, after = self.facts.get("packages") or {}, now.get("packages") or {}
@@ -103,6 +108,26 @@ class Measurements:
             f" ({entry.shapes}; {first.runs} runs; {self.name})"
         )
         return Preference("prefer", tuple(t.candidate for t in order), "measurement", where)
+
+    def silent(self, request: Request, environment: Environment) -> str:
+        """Why these measurements have changed nothing about a decision."""
+        stale = self.stale(environment)
+        if stale is not None:
+            return f"does not count: {stale}"
+        if not self.entries:
+            return "is empty"
+        if self.entry(request.to_dict()) is not None:
+            return (
+                "has this request, and the policy's order stands: nothing is faster by more than the spread"
+            )
+        asked = request.to_dict()
+        differing = [
+            [k for k in {**asked, **e.request} if asked.get(k) != e.request.get(k)] for e in self.entries
+        ]
+        nearest, fields = min(zip(self.entries, differing), key=lambda pair: len(pair[1]))
+        said = [f"{k}={nearest.request[k]}" if k in nearest.request else f"no {k}" for k in fields]
+        more = f" and {len(said) - FIELDS} more" if len(said) > FIELDS else ""
+        return f"does not count: another request was measured, with {', '.join(said[:FIELDS])}{more}"
 
     def to_text(self) -> str:
         """The file's YAML."""
@@ -251,6 +276,17 @@ def in_use() -> Measurements | None:
         if turn is _TURN:
             _IN_USE = known
     return known[0]
+
+
+def unused(request: Request, environment: Environment) -> str | None:
+    """Why the measurements that somebody has did not count for a request that none has changed; None where nobody asks.
+
+    A user's file is about one machine: for others it is spoken of only where the variable names it.
+    """
+    found = in_use()
+    if found is None or not (environment.live or os.environ.get(VARIABLE)):
+        return None
+    return f"{default_path()} {found.silent(request, environment)}"
 
 
 def forget() -> None:

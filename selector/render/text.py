@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from selector import measured
 from selector.advice import losses, near_misses, suggestions
 from selector.constraints import word
 from selector.errors import printable
@@ -176,6 +177,10 @@ class _Report(Screen):
             self.field("phases", f"answered apart: {' or '.join(f'{PHASE}={p}' for p in phases)}", "yellow")
         for preference in report.preferences:
             self.field(preference.kind, printable(self.preference(preference)))
+        if not any(p.source == "measurement" for p in report.preferences):
+            unused = measured.unused(report.request, machine)
+            if unused is not None:
+                self.field("measured", printable(unused), "dim")
 
     def request(self) -> None:
         report = self.report

@@ -133,3 +133,32 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "--file", "x"]) == 2
     assert main(["tune", "head_size=8"]) == 2
     assert "switches measurements off" in capsys.readouterr().err
+
+
+def test_a_report_says_why_a_measurement_did_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, h100 = Catalog.load(), Environment.preset("h100")
+    file = tmp_path / "m.yaml"
+    assert measured.unused(catalog.request(ASKED), h100) is None, "there is none"
+    use(monkeypatch, file, h100, timing("flash_attn/fa3", 2e-3), timing("flash_attn/fa2", 1e-3))
+
+    def said(request: dict[str, object], machine: Environment) -> str:
+        text = explain(request, environment=machine, catalog=catalog).to_text(width=400)
+        found = [line for line in text.splitlines() if line.strip().startswith("measured ")]
+        assert len(found) <= 1
+        return found[0].split(None, 1)[1] if found else ""
+
+    assert said(ASKED, h100) == "", "it counts"
+    assert (
+        said({**ASKED, "causal": True, "head_size": 128}, h100)
+        == f"{file} does not count: another request was measured, with head_size=64, no causal"
+    )
+    assert said(ASKED, Environment.preset("mi300x")) == f"{file} does not count: device was cuda and is rocm"
+    later = h100.with_packages({"flash-attn": "2.8.9"})
+    assert said(ASKED, later) == f"{file} does not count: flash-attn was 2.8.3.post2 and is 2.8.9"
+    use(monkeypatch, file, h100, timing("flash_attn/fa3", 1e-3), timing("flash_attn/fa2", 2e-3))
+    assert "has this request, and the policy's order stands" in said(ASKED, h100)
+    file.write_text(Measurements("h", h100.fingerprint, h100.to_dict(), []).to_text(), encoding="utf-8")
+    measured.forget()
+    assert said(ASKED, h100) == f"{file} is empty"
