@@ -9,6 +9,7 @@ import torch
 
 from backends._shortcut import kind_of_lengths
 from backends.call import Call, make_call, request_fields
+from selector.quarantine import LISTENERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,19 @@ KEPT = 4096
 _RUNNERS: dict[tuple[object, ...], Runner] = {}
 #: By what tells plain calls apart, how the winner runs them.
 _PLAIN: dict[tuple[object, ...], Callable[..., Any]] = {}
+
+
+def _forget() -> None:
+    """Replaced, not emptied: a thread that began before stores its answer where nobody reads any more.
+
+    Short cuts are made from runners and go last: what is stored in the new ones comes from new runners.
+    """
+    global _RUNNERS, _PLAIN
+    _RUNNERS = {}
+    _PLAIN = {}
+
+
+LISTENERS.append(_forget)
 
 
 def attention(
@@ -67,7 +81,7 @@ def _attend(
     q: Tensor, k: Tensor, v: Tensor, *, backend: str | None, **fields: Any
 ) -> Tensor | tuple[Tensor, Tensor]:
     """The whole way: every check, the request, the selection, the runner."""
-    call = make_call(q, k, v, **fields)
+    call = _made(q, k, v, fields)
     needed = request_fields(call)
     key = (backend, *needed.values())
     runner = _RUNNERS.get(key)
@@ -76,30 +90,40 @@ def _attend(
     return runner.execute(call)  # type: ignore[no-any-return]
 
 
+def _made(q: Tensor, k: Tensor, v: Tensor, fields: dict[str, Any]) -> Call:
+    """The call. Raises TypeError in `attention`'s name for a field that does not exist, with the one that was meant."""
+    try:
+        return make_call(q, k, v, **fields)
+    except TypeError:
+        from selector.runner import check_arguments
+
+        check_arguments(make_call, "attention", fields)
+        raise
+
+
 def _offer(key: tuple[object, ...], call: Call, backend: str | None) -> None:
     """Remember the winner's short cut for calls like one that has just run; for a winner without one, the whole way."""
+    kept = _PLAIN  # as it is before the runner is looked up
     needed = request_fields(call)
     general = partial(_attend, backend=backend)
     runner = _RUNNERS.get((backend, *needed.values()))
     if runner is not None:
-        if len(_PLAIN) >= KEPT:
-            _PLAIN.clear()
-        _PLAIN[key] = runner.shortcut(general) or general
+        if len(kept) >= KEPT:
+            kept.clear()
+        kept[key] = runner.shortcut(general) or general
 
 
 def report_of(q: Tensor, k: Tensor, v: Tensor, *, backend: str | None = None, **fields: Any) -> Any:
     """The report of the selection that `attention` makes for the same call."""
-    call = make_call(q, k, v, **fields)
+    call = _made(q, k, v, fields)
     needed = request_fields(call)
     return _runner((backend, *needed.values()), needed, backend).selection.report()
 
 
 def _runner(key: tuple[object, ...], needed: dict[str, object], backend: str | None) -> Runner:
-    from selector.quarantine import LISTENERS
     from selector.selection import default_state, select
 
-    if _RUNNERS.clear not in LISTENERS:
-        LISTENERS.extend((_RUNNERS.clear, _PLAIN.clear))
+    kept = _RUNNERS  # as it is before anything is decided
     request = {name: value for name, value in needed.items() if name != "device"}
     selection = select(
         default_state().catalog.request(request),
@@ -107,9 +131,9 @@ def _runner(key: tuple[object, ...], needed: dict[str, object], backend: str | N
         backend=backend,
     )
     runner: Runner = selection.runner()
-    if len(_RUNNERS) >= KEPT:
-        _RUNNERS.clear()
-    _RUNNERS[key] = runner
+    if len(kept) >= KEPT:
+        kept.clear()
+    kept[key] = runner
     return runner
 
 
@@ -152,8 +176,10 @@ def _winner(
 
 
 def _constant(value: object) -> object:
-    """A size as a number of the graph's own: where sizes are symbols, the length of a range settles them."""
-    return len(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+    """A size or flag as a constant of the graph: where sizes are symbols, a branch settles one, the length of a range the other."""
+    if isinstance(value, bool):
+        return True if value else False  # noqa: SIM210 - bool(value) stays a symbol
+    return len(range(value)) if isinstance(value, int) else value
 
 
 def _traced(call: Call, needed: dict[str, object], backend: str | None) -> Tensor | tuple[Tensor, Tensor]:

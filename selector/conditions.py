@@ -24,6 +24,7 @@ __all__ = [
     "comparisons",
     "describe",
     "holds",
+    "packages_of",
     "parse",
 ]
 
@@ -149,6 +150,14 @@ def axes_of(condition: Condition | None) -> tuple[Axis, ...]:
     if condition is None:
         return ()
     return tuple(dict.fromkeys(leaf.axis for leaf in _walk(condition) if isinstance(leaf, AxisTest)))
+
+
+def packages_of(condition: Condition | None) -> tuple[str, ...]:
+    """The packages a condition asks about."""
+    if condition is None:
+        return ()
+    tests = (leaf for leaf in _walk(condition) if isinstance(leaf, AxisTest) and leaf.axis.type == "packages")
+    return tuple(dict.fromkeys(t.operand[0] for leaf in tests for c in leaf.constraint.clauses for t in c))
 
 
 def accepted_ids(condition: Condition | None) -> tuple[str, ...]:

@@ -185,6 +185,11 @@ def _facts(vocabulary: Vocabulary, given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def facts_of(vocabulary: Vocabulary) -> list[str]:
+    """The axes that are facts of an environment and can be given."""
+    return [a.name for a in vocabulary.axes if a.of == "environment" and a.derive is None]
+
+
 def check_names(vocabulary: Vocabulary, names: Iterable[str]) -> None:
     """Raise RequestError for names that are no facts of an environment."""
     problems = []
@@ -201,7 +206,7 @@ def check_names(vocabulary: Vocabulary, names: Iterable[str]) -> None:
                 Problem(
                     name,
                     f"unknown fact {name!r} of an environment",
-                    f"did you mean {near}?" if near else None,
+                    f"did you mean {near}?" if near else f"facts: {', '.join(facts_of(vocabulary))}",
                 )
             )
         elif axis.of != "environment":

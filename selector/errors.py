@@ -2,7 +2,7 @@
 
 Every error of the package derives from `SelectorError` and knows the exit code of the command. Errors carry their
 evidence as plain records (`Fault`, `Problem`), compare by value and survive pickling; their text is made when it is
-read. Nothing here imports another module of the package.
+read. Importing it imports no other module of the package.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ WIDTH = 100
 
 
 class Mark(NamedTuple):
-    """A place in a file; `line` and `column` start at 1 and count characters, not bytes."""
+    """A place in a file; `line` and `column` start at 1 and count characters, not bytes. Line 0: a file that is not there."""
 
     file: str
     line: int
     column: int
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
 class Fault(NamedTuple):
@@ -92,8 +92,11 @@ def _excerpt(line: str, column: int) -> tuple[str, int]:
 
 
 def _fault_lines(fault: Fault) -> list[str]:
+    from selector.locations import opened
+
     mark = "" if fault.severity == "error" else f"{fault.severity}: "
-    lines = [f"{printable(str(fault.at))}: {mark}{printable(fault.message)}"]
+    place = str(fault.at._replace(file=opened(fault.at.file)))
+    lines = [f"{printable(place)}: {mark}{printable(fault.message)}"]
     if fault.line_text is not None and fault.line_text.strip():
         text, at = _excerpt(fault.line_text, fault.at.column)
         lines += [f"    {text}", f"    {' ' * at}^"]

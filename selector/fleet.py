@@ -50,10 +50,17 @@ def load_fleet(path: str | os.PathLike[str], catalog: Catalog) -> Fleet:
 
     Raises:
         ManifestError: with every mistake, those in the files of machines included.
+        EnvironmentFileError: no such file.
     """
+    from selector.errors import EnvironmentFileError
     from selector.schema_build import build
     from selector.validate import load_valid
 
+    if not os.path.lexists(path):
+        raise EnvironmentFileError(
+            f"{os.fspath(path)}: no such file",
+            "a fleet is a file that lists machines: `attn-select schema fleet`",
+        )
     document = load_valid(path, build(catalog.vocabulary.raw)["fleet"])
     fleet, faults = fleet_of(
         document, catalog.vocabulary, catalog.root, os.path.dirname(os.path.abspath(os.fspath(path)))

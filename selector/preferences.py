@@ -123,7 +123,7 @@ def _configured(environ: Mapping[str, str]) -> list[Preference]:
             from selector.errors import Fault, ManifestError
 
             raise ManifestError(
-                [Fault(Mark(path, 1, 1), "", f"no such file ({CONFIG_VARIABLE} names it)", None, None)]
+                [Fault(Mark(path, 0, 0), "", f"no such file ({CONFIG_VARIABLE} names it)", None, None)]
             )
         return []
     from selector.errors import ManifestError

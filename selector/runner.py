@@ -49,7 +49,51 @@ def load_kernel(candidate: Candidate) -> Any:
         raise KernelError(
             f"{candidate.id} of pack {candidate.pack} is for selection only: its manifest names no kernel"
         )
-    return import_module(candidate.kernel)
+    try:
+        return import_module(candidate.kernel)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{candidate.kernel}.".startswith(f"{error.name}."):
+            raise  # what the wrapper needs is missing, not the wrapper
+        raise ModuleNotFoundError(_not_on_path(candidate.kernel), name=error.name) from None
+
+
+def _not_on_path(kernel: str) -> str:
+    """Why a wrapper's module is not found, in one line."""
+    import os
+
+    path = kernel.replace(".", os.sep)
+    text = f"No module named {kernel!r} on Python's path"
+    if os.path.isfile(f"{path}.py") or os.path.isdir(path):
+        return f"{text}: it lies in the current directory, so set PYTHONPATH=."
+    return f"{text} (the kernel of the manifest is looked for there; PYTHONPATH adds directories)"
+
+
+#: Arguments of other attention functions, and what to write here.
+MEANT = {
+    "is_causal": "did you mean causal?",
+    "attn_mask": "did you mean mask?",
+    "enable_gqa": "leave it out: fewer KV heads than query heads are understood as they are",
+    "softmax_scale": "did you mean scale?",
+    "sm_scale": "did you mean scale?",
+    "window_size": "did you mean window?",
+    "sliding_window": "did you mean window?",
+    "return_softmax_lse": "did you mean return_lse?",
+    "logits_soft_cap": "did you mean softcap?",
+    "page_table": "did you mean block_table?",
+}
+
+
+def check_arguments(make_call: Callable[..., Any], name: str, fields: Mapping[str, Any]) -> None:
+    """Raise TypeError in the name of the function that was called, if some field is no argument of ``make_call``."""
+    known = getattr(make_call, "__kwdefaults__", None) or {}
+    wrong = next((n for n in fields if n not in known and n not in ("q", "k", "v")), None)
+    if not known or wrong is None:
+        return
+    from selector.vocabulary import nearest
+
+    near = nearest(wrong, known)
+    hint = MEANT.get(wrong) or (f"did you mean {near}?" if near else f"its fields: {', '.join(known)}")
+    raise TypeError(f"{name}() has no argument {wrong!r} ({hint})") from None
 
 
 def check_call(selection: Selection, got: Mapping[str, Any]) -> None:
@@ -152,7 +196,11 @@ class Runner:
         return self._attempt(lambda module: call)
 
     def _checked_call(self, module: Any, args: tuple[Any, ...], fields: dict[str, Any]) -> Any:
-        call = module.make_call(*args, **fields)
+        try:
+            call = module.make_call(*args, **fields)
+        except TypeError:
+            check_arguments(module.make_call, "run", fields)
+            raise
         got = module.request_fields(call)
         key = tuple(got.items())
         if key not in self._checked:

@@ -13,7 +13,7 @@ from selector import preferences as prefs
 from selector.catalog import Catalog
 from selector.engine import Engine, Outcome, engine_for
 from selector.environment import Environment
-from selector.errors import NoBackendError, PinError
+from selector.errors import NoBackendError, PinError, Problem, RequestError
 from selector.locations import manifests_root
 from selector.log import announce
 from selector.preferences import Preference
@@ -379,7 +379,31 @@ def _request(
 ) -> Request:
     if isinstance(request, Request):
         return request.replace(**fields) if fields else request
-    return Request({**(request or {}), **fields}, vocabulary=catalog.vocabulary)
+    if request is not None and not hasattr(request, "keys"):
+        raise TypeError(
+            f'request is a Request or a mapping of fields, not {request!r} (a machine is environment="h100")'
+        )
+    try:
+        return Request({**(request or {}), **fields}, vocabulary=catalog.vocabulary)
+    except RequestError as error:
+        meant = [p._replace(hint=MEANT[p.field]) if _is_unknown(p) else p for p in error.problems]
+        raise RequestError(meant) from None
+
+
+#: What is an argument, or a word of the command, and no field.
+MEANT = {
+    "env": 'did you mean environment="h100"?',
+    "on": 'did you mean environment="h100"?',
+    "machine": 'did you mean environment="h100"?',
+    "preset": 'did you mean environment="h100"?',
+    "pack": 'a pack is chosen with catalog=Catalog.load("vllm")',
+    "packs": 'packs are chosen with catalog=Catalog.load("core", "vllm")',
+    "manifests": "another directory is chosen with catalog=Catalog.load(manifests=...)",
+}
+
+
+def _is_unknown(problem: Problem) -> bool:
+    return problem.field in MEANT and problem.message.startswith("unknown field")
 
 
 def _selected(

@@ -191,9 +191,9 @@ def _differences(recorded: Mapping[str, Any], report: Report) -> list[str]:
         if before_codes != after_codes and ident in refused and ident in now["rejected"]:
             lost = sorted(before_codes - after_codes)
             more = sorted(after_codes - before_codes)
-            parts = [f"no longer {', '.join(lost)}"] * bool(lost) + [f"now also {', '.join(more)}"] * bool(
-                more
-            )
+            parts = [f"no longer refused for {', '.join(lost)}"] * bool(lost) + [
+                f"now also {', '.join(more)}"
+            ] * bool(more)
             found.append(f"reasons of {ident}: {'; '.join(parts)}")
     if was.get("policy_rule") != now["policy_rule"]:
         found.append(f"policy rule: {was.get('policy_rule')}, now {now['policy_rule']}")
@@ -201,4 +201,9 @@ def _differences(recorded: Mapping[str, Any], report: Report) -> list[str]:
 
 
 def _codes(reasons: Any) -> set[str]:
-    return {f"{r.get('axis')} ({r.get('code')})" for r in reasons or () if isinstance(r, dict)}
+    return {_in_words(r.get("axis"), r.get("code")) for r in reasons or () if isinstance(r, dict)}
+
+
+def _in_words(axis: Any, code: Any) -> str:
+    """`kv_cache_dtype (not listed)`; every code is made of words."""
+    return f"{axis} ({str(code).replace('_', ' ')})"

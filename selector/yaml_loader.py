@@ -65,9 +65,8 @@ def load_file(path: str | os.PathLike[str], called: str | None = None) -> Docume
         finally:
             os.close(descriptor)
     except OSError as error:
-        _refuse(
-            name, _OS_MESSAGES.get(error.errno or 0) or f"cannot be read: {error.strerror or error}", None
-        )
+        message = _OS_MESSAGES.get(error.errno or 0) or f"cannot be read: {error.strerror or error}"
+        raise ManifestError([Fault(Mark(name, 0, 0), "", message)]) from None
     except ValueError:  # a NUL in the name
         _refuse(name, "not a possible file name", None)
     return load_text(data, name)

@@ -185,7 +185,7 @@ def _say(text: str) -> None:
     """An error on standard error, cut to one screen; a closed standard error is nobody's to tell."""
     from selector.errors import printable
 
-    lines = [printable(line) for line in text.splitlines()]
+    lines = _wrapped([printable(line) for line in text.splitlines()])
     if len(lines) > SCREEN:
         lines = [*lines[:SCREEN], f"... and {len(lines) - SCREEN} lines more"]
     prefix = "" if text.startswith(PROGRAM) else "error: "
@@ -195,6 +195,31 @@ def _say(text: str) -> None:
         _abandon_stdout()
     with contextlib.suppress(OSError, ValueError):
         print(prefix + "\n".join(lines), file=sys.stderr, flush=True)
+
+
+def _wrapped(lines: list[str]) -> list[str]:
+    """Lines wrapped to the terminal, if standard error is one (`COLUMNS` counts as one); a line above a caret stays."""
+    columns = os.environ.get("COLUMNS", "")
+    try:
+        terminal = sys.stderr.isatty()
+    except (AttributeError, ValueError):
+        terminal = False
+    if not terminal and not columns:
+        return lines
+    import shutil
+
+    from selector.render.cells import wrap
+
+    width = max(shutil.get_terminal_size((110, 24)).columns, 40)
+    found = []
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        lead = " " * (len(line) - len(line.lstrip()))
+        if after.strip() == "^" or line.strip() == "^":
+            found.append(line)
+            continue
+        first, *rest = wrap(line.strip(), width - len(lead) - 4) or [""]
+        found += [lead + first, *(f"{lead}    {more}" for more in rest)]
+    return found
 
 
 def _flushed(code: int) -> int:

@@ -217,7 +217,11 @@ def _unknown(key: str) -> str:
     from selector.vocabulary import nearest
 
     near = nearest(key, KEYS)
-    hint = f"did you mean {near}?" if near else f"one of {', '.join(KEYS)}"
+    hint = (
+        f"did you mean {near}?"
+        if near
+        else f'one of {", ".join(KEYS)}; a line is {{"request": {{AXIS: VALUE, ...}}, ...}}'
+    )
     return f"unknown key {key!r}: {hint}"
 
 

@@ -112,7 +112,9 @@ def _show(
     screen.put(printable(machine.title), 0, 2, "bold")
     facts = [f"{k}={word(v)}" for k, v in machine.to_dict().items() if k != "packages"]
     screen.put(printable(" ".join(facts)), 2, 2, "dim")
-    screen.title("Packages" + ("" if arguments.deep else " (by their metadata; --deep imports them)"))
+    tried = [f.name for f in findings if f.module and f.version is not None]
+    how = f"imported: {', '.join(tried) or 'none is installed'}" if arguments.deep else ""
+    screen.title(f"Packages ({how or 'by their metadata; --deep imports them'})")
     wide = max((cells(f.name) for f in findings), default=0) + 2
     for finding in findings:
         style = {"usable": "green", "missing": "dim"}.get(finding.state, "red")

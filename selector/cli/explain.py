@@ -53,7 +53,10 @@ def register(subparsers: Subparsers) -> None:
         "--why-not", metavar="NAME", help="what stands against one candidate, and what would help it"
     )
     group.add_argument(
-        "--requests", metavar="FILE", help="one JSON object a line in (- for standard input), one a line out"
+        "--requests",
+        metavar="FILE",
+        help='one JSON object a line in (- for standard input), one a line out; a line is {"request": {"head_size": 128}} and may '
+        "have environment, backend, avoid, prefer and strict as well",
     )
     group.add_argument("--winners", action="store_true", help="with --requests: no reasons")
     add_error_options(parser)

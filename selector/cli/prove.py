@@ -89,13 +89,15 @@ def _write(verdicts: list[Verdict], failed: list[Verdict], verbose: bool) -> Non
 
 def verdict_text(verdict: Verdict) -> str:
     """One verdict: a line, and for a false sentence the exception and where to look."""
+    from selector.render.screen import where
+
     said = {
         "proved": "proved",
         "false": "FALSE",
         "vacuous": "says nothing: its condition never holds",
         "undecided": "not decided: its arithmetic took too long",
     }[verdict.status]
-    lines = [f"{verdict.invariant.at}: {verdict.pack}: {verdict.invariant.name}: {said}"]
+    lines = [f"{where(str(verdict.invariant.at))}: {verdict.pack}: {verdict.invariant.name}: {said}"]
     if verdict.witness is not None and verdict.report is not None:
         lines.append(f"    exception: {verdict.witness.text}")
         lines.append(f"    selected:  {verdict.report.selected or 'nothing'}")

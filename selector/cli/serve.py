@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,17 @@ def register(subparsers: Subparsers) -> None:
     options.add_catalog(parser)
 
 
+def _preset(name: str, root: str | None) -> str:
+    """A preset's own name. Raises EnvironmentFileError where nobody has it, UsageError for a file."""
+    from selector.environment import Environment
+
+    if os.sep in name or os.path.isfile(name):
+        raise UsageError(
+            f"serve --on {name}: a preset by name, no file", "`attn-select env --list` lists them"
+        )
+    return Environment.preset(name, root=root).name
+
+
 def run(arguments: Namespace) -> int:
     """Serve until interrupted."""
     from selector.serve import make_server
@@ -41,8 +53,10 @@ def run(arguments: Namespace) -> int:
     packs = arguments.pack or ["core"]
     if len(packs) > 1:
         raise UsageError("serve shows one pack at a time; the page switches between them")
+    root = options.root_of(arguments)
+    on = _preset(arguments.on, root) if arguments.on else ""
     try:
-        server = make_server(arguments.port, options.root_of(arguments), packs[0], arguments.on)
+        server = make_server(arguments.port, root, packs[0], on)
     except OSError as error:
         raise UsageError(
             f"cannot listen on 127.0.0.1:{arguments.port}: {error.strerror}", "--port 0 takes a free one"

@@ -135,11 +135,10 @@ def matrix_text(
             head = "".join(pad(cut(a.name, s), s + 2) for a, s in zip(columns, sizes, strict=True))
             lines.append((" " * (lead + 2) + paint(head, "dim")).rstrip())
             for candidate in rows:
-                said = "".join(
-                    pad(cut(printable(cell(candidate, a)), s), s + 2)
-                    for a, s in zip(columns, sizes, strict=True)
-                )
-                lines.append(f"  {pad(candidate.id, lead)}{said}".rstrip())
+                said = [wrap(printable(cell(candidate, a)), s) for a, s in zip(columns, sizes, strict=True)]
+                for n in range(max(map(len, said))):
+                    parts = (pad(t[n] if n < len(t) else "", s + 2) for t, s in zip(said, sizes, strict=True))
+                    lines.append(f"  {pad('' if n else candidate.id, lead)}{''.join(parts)}".rstrip())
             lines.append("")
         if lines[-1] == "":
             lines.pop()

@@ -11,7 +11,7 @@ from selector.render.rejections import Block, braced
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["REASONS", "Screen"]
+__all__ = ["REASONS", "Screen", "where"]
 
 #: Rows of the table of rejected candidates, and reasons of one block, without `verbose`.
 ROWS, REASONS = 22, 3
@@ -21,6 +21,14 @@ LABEL, ASIDE = 28, 36
 
 #: Cells of the labels of fields.
 FIELD = 15
+
+
+def where(place: str) -> str:
+    """A place (`FILE:LINE:COLUMN`, or nothing) as it opens from the current directory."""
+    from selector.locations import opened
+
+    file, colon, rest = place.partition(":")
+    return f"{printable(opened(file))}{colon}{rest}" if colon else place
 
 
 class Screen:
@@ -57,6 +65,7 @@ class Screen:
         Stops at a full screen, and returns how many blocks it printed.
         """
         start = len(self.out)
+        rows = [b._replace(lines=tuple(n._replace(place=where(n.place)) for n in b.lines)) for b in rows]
         short = [cells(b.label) for b in rows if cells(b.label) <= LABEL]
         wide = max(short, default=0) + 4
         widest = max((cells(line.place) for b in rows for line in b.lines), default=0)

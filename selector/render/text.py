@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from selector import measured
 from selector.advice import losses, near_misses, suggestions
@@ -11,9 +11,9 @@ from selector.errors import printable
 from selector.phases import PHASE, phases_of
 from selector.render.cells import Paint, cells, pad, wrap
 from selector.render.data import open_fields
+from selector.render.machine import asked_packages, facts_text
 from selector.render.rejections import blocks, by_axis, counted, elsewhere_bound, in_policy_order
-from selector.render.screen import Screen
-from selector.vocabulary import UNKNOWN, Packages
+from selector.render.screen import Screen, where
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -169,7 +169,9 @@ class _Report(Screen):
         )
         self.field("environment", printable(f"{title} ({machine.origin})"))
         if self.verbose or not machine.origin.startswith("preset"):
-            self.field("", _facts(machine.facts, packages=self.verbose), "dim")
+            self.field(
+                "", facts_text(machine.facts, asked_packages(report.catalog) if self.verbose else ()), "dim"
+            )
         rule = f", policy “{report.policy_rule}”" if report.policy_rule else ""
         self.field("pack", printable(f"{report.catalog.name}{rule}{', strict' if report.strict else ''}"))
         phases = phases_of(report.catalog)
@@ -244,7 +246,7 @@ class _Report(Screen):
             note = f" ({entry.adjusted.note})" if entry.adjusted.note else ""
             self.put(printable(f"adjusts the request: {', '.join(changes)}{note}"), 6, 8, "yellow")
         for warning in entry.warnings:
-            self.put(printable(f"warning: {warning.message} ({warning.at})"), 6, 8, "yellow")
+            self.put(printable(f"warning: {warning.message} ({where(str(warning.at))})"), 6, 8, "yellow")
             for extra in (warning.note, warning.source) if self.verbose else ():
                 if extra:
                     self.put(printable(extra), 8, 8, "dim")
@@ -368,14 +370,3 @@ class _Report(Screen):
             more = f" and {len(found) - len(shown)} more" if len(found) > len(shown) else ""
             self.title("Where the same request fits")
             self.put(printable(f"{named}{more}"), 2, 6)
-
-
-def _facts(facts: dict[str, Any], *, packages: bool) -> str:
-    shown = []
-    for name, value in facts.items():
-        if isinstance(value, Packages):
-            if packages:
-                shown += [f"{n}={p.version or p.state}" for n, p in value.items()]
-        elif value is not UNKNOWN:
-            shown.append(f"{name}={word(value)}")
-    return printable(" ".join(shown))

@@ -20,7 +20,7 @@ def pages() -> dict[str, str]:
         "Command reference",
         "the parsers of selector/cli",
         "`attn-select COMMAND --help` says the same. Exit codes of every command: 0 selected (or done), 3 nothing fits, 2 wrong usage or broken "
-        "manifests, 1 what the command says; 130 after Ctrl-C. Results go to standard output, what went wrong to standard error. "
+        "manifests, 1 what the command says; 130 after Ctrl-C (which is how `serve` is ended: 0). Results go to standard output, what went wrong to standard error. "
         "`NO_COLOR` turns colour off, `COLUMNS` sets the width, `ATTN_SELECTOR_DEBUG=1` shows a traceback.",
     )
     parser = build()
