@@ -67,8 +67,8 @@ class Chooser:
         LISTENERS.remove(self._forget)
 
     def _forget(self) -> None:
-        self._ways.clear()
-        self._runners.clear()
+        """Replaced, not emptied: a thread that began before stores its answer where nobody reads any more."""
+        self._ways, self._runners = {}, {}
 
     def choose(self, ways: Sequence[Form], wish: Wish, layer: Callable[[], str]) -> tuple[Form, Call, Runner]:
         """The way to go, its call, and what runs it.
@@ -80,32 +80,33 @@ class Chooser:
         if state is not self._state:
             self._forget()
             self._state = state
+        chosen, runners = self._ways, self._runners  # as they are before anything is decided
         call = ways[0].make()
         fields = request_fields(call)
         key = (wish, *fields.values())
         if len(ways) > 1:
             names = (*(way.name for way in ways), *key)
-            index = self._ways.get(names)
+            index = chosen.get(names)
             if index is None:
-                index = self._compare(ways, wish)
-                if len(self._ways) >= KEPT:
-                    self._ways.clear()
-                self._ways[names] = index
+                index = self._compare(ways, fields, wish)
+                if len(chosen) >= KEPT:
+                    chosen.clear()
+                chosen[names] = index
             if index:
                 call = ways[index].make()
                 fields = request_fields(call)
                 key = (wish, *fields.values())
         else:
             index = 0
-        runner = self._runners.get(key)
+        runner = runners.get(key)
         if runner is None:
             try:
                 runner = self.select(fields, wish).runner()
             except NoBackendError as error:
                 raise named(layer(), ways[index].name, error) from error
-            if len(self._runners) >= KEPT:
-                self._runners.clear()
-            self._runners[key] = runner
+            if len(runners) >= KEPT:
+                runners.clear()
+            runners[key] = runner
         return ways[index], call, runner
 
     def select(self, fields: dict[str, object], wish: Wish) -> Selection:
@@ -124,8 +125,15 @@ class Chooser:
     def _context(self, fields: dict[str, object], wish: Wish) -> dict[str, Any]:
         return {"environment": _environment(str(fields["device"])), "model_prefers": wish, **self._said}
 
-    def _compare(self, ways: Sequence[Form], wish: Wish) -> int:
-        needs = [request_fields(way.make()) for way in ways]
+    def _compare(self, ways: Sequence[Form], first: dict[str, object], wish: Wish) -> int:
+        """The place of the way to go; ``first`` is what the first one needs.
+
+        The others are made without autograd: a checkpointed layer compares them in its first forward pass only, and may
+        save no other tensors than when it runs again. All differentiate the same tensors: a bias leaves one way only.
+        """
+        with torch.no_grad():
+            others = [request_fields(way.make()) for way in ways[1:]]
+        needs = [first, *({**fields, "training": first["training"]} for fields in others)]
         reports = [self.explain(fields, wish) for fields in needs]
         index = best(reports)
         # where nothing fits, the error is about the way that lacks least

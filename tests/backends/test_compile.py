@@ -47,3 +47,19 @@ def test_one_graph() -> None:
     explained = torch._dynamo.explain(function)(q, k, v)
     assert explained.graph_break_count == 0
     assert explained.graph_count == 1
+
+
+@pytest.mark.parametrize("lengths", [(5, 5), (1, 9), (3, 9), (9, 3), (1, 1)])
+def test_dynamic_shapes(lengths: tuple[int, int]) -> None:
+    """Sizes that are symbols are settled where the choice depends on them; lengths stay symbols."""
+    torch._dynamo.reset()
+
+    def function(q: Tensor, k: Tensor) -> Any:
+        return attention(q, k, k, causal=True)
+
+    compiled: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=True, backend="eager")
+    for queries, keys in (lengths, (8, 8), (1, 7), (4, 11)):
+        q, k = torch.randn(2, queries, 4, 32), torch.randn(2, keys, 2, 32)
+        torch.testing.assert_close(compiled(q, k), function(q, k))
+    q = torch.randn(3, 6, 2, 16)
+    torch.testing.assert_close(compiled(q, q), function(q, q))
