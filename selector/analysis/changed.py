@@ -15,12 +15,17 @@ KINDS = ("winner", "accepted", "reach", "order", "reasons", "warnings", "adjustm
 
 
 class Region(NamedTuple):
-    """One general condition under which something changed. ``literals`` say it, for whoever wants to test membership."""
+    """One general condition under which something changed. ``literals`` say it, for whoever wants to test membership.
+
+    ``own`` is what it says of the request and the machine; ``others``: it speaks of other candidates, too.
+    """
 
     condition: str
     parts: tuple[tuple[str, str], ...]
     witness: Witness
     literals: tuple[int, ...]
+    own: str = ""
+    others: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
@@ -59,7 +64,7 @@ class Change(NamedTuple):
 class Diff(NamedTuple):
     """All changes between two catalogs; ``notes`` are about axes and candidates that only one of them has.
 
-    ``strict``: of strict selection.
+    ``strict``: of strict selection. ``on``: on this machine alone.
     """
 
     name: str
@@ -67,6 +72,7 @@ class Diff(NamedTuple):
     notes: tuple[str, ...]
     space: Space
     strict: bool
+    on: str | None = None
 
     @property
     def complete(self) -> bool:
@@ -78,6 +84,7 @@ class Diff(NamedTuple):
         return {
             "pack": self.name,
             "strict": self.strict,
+            "on": self.on,
             "complete": self.complete,
             "changes": [c.to_dict() for c in self.changes],
             "notes": list(self.notes),

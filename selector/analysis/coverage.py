@@ -9,7 +9,7 @@ from selector.analysis import describe, facets
 from selector.analysis.circuit import FALSE, TRUE
 from selector.analysis.invariants import known_facts
 from selector.analysis.regions import cover, plans
-from selector.analysis.smallest import Witness, machines, near
+from selector.analysis.smallest import Witness, hardware, machines, near
 from selector.analysis.solver import Solver
 from selector.analysis.space import Space
 from selector.analysis.translate import Translation
@@ -66,18 +66,20 @@ class Worth(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """What was found. ``complete``: there are no other holes."""
+    """What was found. ``complete``: there are no other holes. ``presets``: on the hardware of the preset machines."""
 
     machines: tuple[str, ...]
     holes: tuple[Hole, ...]
     complete: bool
     worth: tuple[Worth, ...]
     space: Space
+    presets: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
         return {
             "machines": list(self.machines),
+            "presets": self.presets,
             "complete": self.complete,
             "holes": [h.to_dict() for h in self.holes],
             "candidates": [w.to_dict() for w in self.worth],
@@ -85,10 +87,19 @@ class Coverage(NamedTuple):
 
 
 def coverage(
-    catalog: Catalog, environments: Sequence[Environment], fields: Mapping[str, Any], *, limit: int = 60
+    catalog: Catalog,
+    environments: Sequence[Environment],
+    fields: Mapping[str, Any],
+    *,
+    limit: int = 60,
+    presets: bool = False,
 ) -> Coverage:
-    """Holes for requests with these fields; on these machines, or (none given) on any of which every fact is known."""
-    search = _Search(catalog, environments, fields)
+    """Holes for requests with these fields; on these machines, or (none given) on any of which every fact is known.
+
+    ``presets``: where no machine is given, only on the hardware of the preset machines, with whatever packages. Without
+    presets in the catalog's manifests directory that is any machine.
+    """
+    search = _Search(catalog, environments, fields, presets=presets)
     holes, complete = search.holes(limit)
     return Coverage(
         tuple(e.name for e in environments),
@@ -96,12 +107,18 @@ def coverage(
         complete,
         tuple(search.worth()) if environments else (),
         search.space,
+        search.presets,
     )
 
 
 class _Search:
     def __init__(
-        self, catalog: Catalog, environments: Sequence[Environment], fields: Mapping[str, Any]
+        self,
+        catalog: Catalog,
+        environments: Sequence[Environment],
+        fields: Mapping[str, Any],
+        *,
+        presets: bool,
     ) -> None:
         self.catalog, self.environments = catalog, environments
         self.request = Request(fields, vocabulary=catalog.vocabulary)
@@ -124,7 +141,12 @@ class _Search:
             if (g.axis.of == "request" or not environments)
             and catalog.vocabulary.by_name[g.axis.name].index not in fixed
         ]
-        base = [] if environments else known_facts(self.space)
+        there = hardware(self.space, catalog) if presets and not environments else None
+        self.presets = there is not None
+        if there is not None:
+            base = [there, *known_facts(self.space, software=True)]
+        else:
+            base = [] if environments else known_facts(self.space)
         self.solver = Solver(self.space, base)
         self.base = base
 
@@ -152,17 +174,22 @@ class _Search:
 
     def _hole(self, cube: Cube, used: list[Facet], missing: int) -> Hole:
         literals = cube.literals(used)
+        told = cube._replace(allowed={f: cube.needed.get(f) or a for f, a in cube.allowed.items()}).literals(
+            used
+        )
         there = [s for s in self.sides if not self.solver.check([*literals, s.some])]
         names = [e.name for e, s in zip(self.environments, self.sides) if s in there]
         if self.environments:
             side = (
                 there[0] if there else next(s for s in self.sides if self.solver.check([*literals, -s.some]))
             )
-            self.solver.check([*literals, -side.some])
+            if not self.solver.check([*told, -side.some]):
+                self.solver.check([*literals, -side.some])
             environment = self.environments[self.sides.index(side)]
             found = Witness(self._request(), environment, environment)
         else:
-            found = near(self.solver, [missing, *literals], self.catalog, self._machines())
+            example = [missing, *(told if self.solver.check([missing, *told]) else literals)]
+            found = near(self.solver, example, self.catalog, self._machines())
             found = found._replace(request=self._whole(found.request))
         if decide((found.request, found.environment), self.catalog).selected is not None:
             raise Refuted(f"the engine does not confirm a hole at {found.text}")

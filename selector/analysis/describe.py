@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from selector.analysis.facets import Facet
     from selector.analysis.regions import Cube
 
-__all__ = ["allowed_text", "bracketed", "cube_parts", "cube_text"]
+__all__ = ["allowed_text", "bracketed", "cube_parts", "cube_text", "own_text"]
 
 #: Values of a choice that are listed before their number takes over.
 LISTED = 8
@@ -33,10 +33,26 @@ def _sets(cube: Cube, f: int) -> tuple[frozenset[int], frozenset[int]]:
 
 
 def cube_text(cube: Cube, facets: Sequence[Facet]) -> str:
-    """A condition as one line; of several parts those with a comma of their own are put in brackets."""
+    """A condition as one line: its parts joined by "and", those with a word or comma of their own in brackets."""
     several = len(cube.allowed) > 1
     parts = (part_text(facets[f], *_sets(cube, f), several=several) for f in sorted(cube.allowed))
-    return ", ".join(parts) or "always"
+    return " and ".join(parts) or "always"
+
+
+def own_text(cube: Cube, facets: Sequence[Facet]) -> str:
+    """A condition without what it says of candidates, and that facts of the machine are known. Not exact: a first look."""
+    kept = {
+        f: allowed
+        for f, allowed in cube.allowed.items()
+        if facets[f].candidate is None and not _known_fact(facets[f], *_sets(cube, f))
+    }
+    return cube_text(cube._replace(allowed=kept), facets)
+
+
+def _known_fact(facet: Facet, allowed: frozenset[int], needed: frozenset[int]) -> bool:
+    if facet.axis is None or facet.axis.of != "environment" or facet.package is not None:
+        return False
+    return allowed_text(facet, allowed, needed) in ("given", "known")
 
 
 def bracketed(text: str, *signs: str) -> str:
@@ -48,7 +64,7 @@ def part_text(facet: Facet, allowed: frozenset[int], needed: frozenset[int], *, 
     """One facet's part of a condition: ``head_size 65 to 128``, ``no sinks``, ``flash-attn-3 missing``."""
     text = allowed_text(facet, allowed, needed)
     if several:
-        text = bracketed(text, ", ")
+        text = bracketed(text, ", ", " or ", " and ")
     if facet.candidate is not None:
         return f"{facet.candidate} {text}"
     if facet.axis is not None and facet.axis.type in ("flag", "mode"):
@@ -82,10 +98,8 @@ def allowed_text(facet: Facet, allowed: frozenset[int], needed: frozenset[int]) 
 
 
 def _joined(texts: Sequence[str]) -> str:
-    """Alternatives; a comma before the last where one of them has a comma in it."""
-    if len(texts) > 1 and any(", " in t for t in texts):
-        return f"{', or '.join(texts)}"
-    return _listed(texts)
+    """Alternatives; those of several parts in brackets."""
+    return _listed([bracketed(t, " and ", ", ") for t in texts] if len(texts) > 1 else texts)
 
 
 _SPECIAL = {"null": "open", "unknown": "unknown", "absent": "not given"}
@@ -122,7 +136,7 @@ def _integer_texts(facet: Facet, inside: list[int], wanted: list[int], values: l
         ((p, k in inside, k in wanted) for k in values for p in facet.classes[k].members),
         key=lambda e: (e[0].low is not None, e[0].low or 0, len(e[0].by)),
     )
-    ends = (facet.axis.min, facet.axis.max) if facet.axis is not None else (None, None)
+    ends = (pieces[0][0].low, pieces[-1][0].high)
     return [_span(*part, ends) for part in _spans(pieces)]
 
 
@@ -207,7 +221,7 @@ def _span(
         parts.append(f"at least {low}")
     elif high is not None:
         parts.append(f"at most {high}")
-    return ", ".join(parts) or "any"
+    return " and ".join(parts) or "any"
 
 
 # -- versions ---------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from selector.analysis.changed import KINDS, Change, Diff, Region
 from selector.analysis.circuit import FALSE, TRUE
 from selector.analysis.regions import cover, plans
 from selector.analysis.sides import Side, adjustments_of, places_before, reasons_of, warnings_of
-from selector.analysis.smallest import Witness, machines, near
+from selector.analysis.smallest import Machine, Witness, at_environment, machines, near
 from selector.analysis.solver import Solver
 from selector.analysis.space import Space
 from selector.analysis.witness import Refuted, decide
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from selector.analysis.facets import Facet
     from selector.analysis.regions import Cube
     from selector.catalog import Catalog
+    from selector.environment import Environment
     from selector.report import Report
 
 __all__ = ["Change", "Diff", "Region", "compare"]
@@ -34,14 +35,19 @@ FEW = 4
 class Comparison:
     """Two catalogs under comparison."""
 
-    def __init__(self, old: Catalog, new: Catalog, limit: int, strict: bool) -> None:
+    def __init__(
+        self, old: Catalog, new: Catalog, limit: int, strict: bool, on: Environment | None = None
+    ) -> None:
         self.limit, self.strict = limit, strict
         self.space = Space([old.program, new.program])
         self.old, self.new = (Side(c, self.space, strict=strict) for c in (old, new))
         self.circuit = self.space.circuit
-        self.solver = Solver(self.space, self._common())
+        here = [] if on is None else at_environment(self.space, on, new)
+        if here is None:
+            raise ValueError(f"{on!r} has a fact that no class of values holds")
+        self.solver = Solver(self.space, [*self._common(), *here])
         self.names = list(dict.fromkeys([*self.old.position, *self.new.position]))
-        self.machines = machines(self.space, new)
+        self.machines = machines(self.space, new) if on is None else [Machine(on, tuple(here))]
         self.facets, self.given = self._facets()
 
     def _common(self) -> Iterator[int]:
@@ -248,6 +254,8 @@ class Comparison:
             tuple(describe.cube_parts(cube, used)),
             witness,
             tuple(literals),
+            describe.own_text(cube, used),
+            any(used[f].candidate is not None for f in cube.allowed),
         )
 
     def _confirm(self, kind: str, subject: str, witness: Witness) -> None:
@@ -275,13 +283,17 @@ def _accepted(report: Report) -> set[str]:
     return {ids[i] for i in (*report.outcome.ranked, *report.outcome.excluded)}
 
 
-def compare(old: Catalog, new: Catalog, *, limit: int = 40, strict: bool = False) -> Diff:
-    """Everything that differs between two catalogs, in strict selection or not.
+def compare(
+    old: Catalog, new: Catalog, *, limit: int = 40, strict: bool = False, on: Environment | None = None
+) -> Diff:
+    """Everything that differs between two catalogs, in strict selection or not, on any machine or on one.
 
-    ``limit``: regions that one change may need before it is cut off.
+    ``limit``: regions that one change may need before it is cut off. Raises ValueError for a machine with a fact that the
+    catalogs cannot have.
     """
-    comparison = Comparison(old, new, limit, strict)
-    return Diff(new.name, tuple(comparison.changes()), tuple(_notes(old, new)), comparison.space, strict)
+    comparison = Comparison(old, new, limit, strict, on)
+    changes, notes = tuple(comparison.changes()), tuple(_notes(old, new))
+    return Diff(new.name, changes, notes, comparison.space, strict, None if on is None else on.name)
 
 
 def _notes(old: Catalog, new: Catalog) -> Iterable[str]:

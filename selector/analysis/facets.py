@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector.analysis import symbolic
 from selector.analysis.circuit import FALSE
 from selector.analysis.classes import NULL_CLASS, UNKNOWN_CLASS, Class
 from selector.analysis.integers import cut, cuts_of
+from selector.analysis.numbers import NumOp, NumVar, bounds
 from selector.analysis.observe import observe
 from selector.nodes import Atom
 from selector.vocabulary import UNKNOWN
@@ -99,7 +100,7 @@ def _numbers(space: Space, axis: Axis, seen: Observed, value: symbolic.Sym) -> l
         return []
     circuit = space.circuit
     starts, moduli = cuts_of(seen.constraints, ())
-    pieces = cut(axis.min, axis.max, starts, moduli)
+    pieces = cut(*_domain(space, axis, value), starts, moduli)
     constraints = [c for c in seen.constraints if c.given is None]
     groups: dict[tuple[bool, ...], list[Any]] = {}
     for piece in pieces:
@@ -127,6 +128,30 @@ def _numbers(space: Space, axis: Axis, seen: Observed, value: symbolic.Sym) -> l
     for null, literals in special.items():
         found.append((NULL_CLASS if null else UNKNOWN_CLASS, circuit.disj(literals)))
     return found
+
+
+def _domain(space: Space, axis: Axis, value: symbolic.Sym) -> tuple[int | None, int | None]:
+    """Between which numbers a derived integer lies: what its axis says, and what it is made of."""
+    low, high = axis.min, axis.max
+    leaves = [leaf for _, leaf in value if leaf is not None and leaf is not UNKNOWN]
+    if not all(isinstance(leaf, (int, NumVar, NumOp)) for leaf in leaves):
+        return low, high
+    found = [bounds(leaf, space._domain) for leaf in leaves if isinstance(leaf, (int, NumVar, NumOp))]
+    if isinstance(axis.derive, Mapping) and "ratio" in axis.derive:  # whole, so 0 of a 0 alone
+        found = [(_ratio_low(space, leaf, least), most) for leaf, (least, most) in zip(leaves, found)]
+    lows, highs = [f[0] for f in found if f[0] is not None], [f[1] for f in found if f[1] is not None]
+    if found and len(lows) == len(found):
+        low = min(lows) if low is None else max(low, min(lows))
+    if found and len(highs) == len(found):
+        high = max(highs) if high is None else min(high, max(highs))
+    return low, high
+
+
+def _ratio_low(space: Space, leaf: Any, least: int | None) -> int | None:
+    if least == 0 and isinstance(leaf, NumOp) and leaf.op == "floor_div":
+        above = bounds(leaf.args[0], space._domain)[0]
+        return 1 if above is not None and above > 0 else 0
+    return least
 
 
 def possible(solver: Solver, facets: Sequence[Facet], within: Iterable[int]) -> list[Facet]:

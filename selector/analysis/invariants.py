@@ -297,11 +297,11 @@ class Prover:
         return tuple(found)
 
 
-def known_facts(space: Space) -> list[int]:
-    """Literals of: every fact of the machine is known and none is left open."""
+def known_facts(space: Space, *, software: bool = False) -> list[int]:
+    """Literals of: every fact of the machine (``software``: that can be changed on it) is known and none is left open."""
     found: list[int] = []
     for given in space.given:
-        if given.axis.of != "environment":
+        if given.axis.of != "environment" or (software and given.hardware):
             continue
         for c, literal in zip(given.classes, given.literals):
             unsure = given.package is not None and (

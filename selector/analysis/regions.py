@@ -183,7 +183,8 @@ def cover(
             cube = generalise(solver, facets, inside, base, ways)
             found.append(cube)
             solver.clause([-switch, *cube.outside(facets)])
-    return Cover(tuple(_needed(solver, facets, found, base)), True)
+    found = list(_needed(solver, facets, found, base))
+    return Cover(tuple(_besides(solver, facets, found, base) if simple_first else found), True)
 
 
 def _simple(solver: Solver, facets: Sequence[Facet], outside: list[int]) -> Iterator[Cube]:
@@ -209,3 +210,16 @@ def _needed(solver: Solver, facets: Sequence[Facet], cubes: list[Cube], base: li
         if others and not solver.check([switch, *base, *cube.literals(facets)]):
             kept = others
     yield from kept
+
+
+def _besides(solver: Solver, facets: Sequence[Facet], cubes: list[Cube], base: list[int]) -> Iterator[Cube]:
+    """What has to be said of a condition is what those on one facet alone leave of it."""
+    switch = solver.space.circuit.var()
+    for cube in cubes:
+        if len(cube.allowed) == 1:
+            solver.clause([-switch, *cube.outside(facets)])
+    for cube in cubes:
+        if len(cube.allowed) > 1:
+            needed = _needed_classes(solver, facets, dict(cube.allowed), [switch, *base])
+            cube = cube._replace(needed=needed)
+        yield cube

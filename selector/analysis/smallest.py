@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from selector.catalog import Catalog
     from selector.vocabulary import Axis
 
-__all__ = ["Machine", "Witness", "machines", "near", "smallest"]
+__all__ = ["Machine", "Witness", "hardware", "machines", "near", "smallest"]
 
 
 class Witness(NamedTuple):
@@ -173,6 +173,13 @@ def machines(space: Space, catalog: Catalog) -> list[Machine]:
         if literals is not None:
             found.setdefault(tuple(literals), Machine(environment, tuple(literals)))
     return list(found.values())
+
+
+def hardware(space: Space, catalog: Catalog) -> int | None:
+    """The literal of: every fact but the packages is as on one of the preset machines. None where there are no presets."""
+    free = {abs(x) for given in space.given if not given.hardware for x in given.literals} - {TRUE}
+    found = [[x for x in m.literals if abs(x) not in free] for m in machines(space, catalog)]
+    return space.circuit.disj(space.circuit.conj(each) for each in found) if found else None
 
 
 def smallest(

@@ -68,6 +68,11 @@ class Given:
         self.literals, self.position = tuple(literals), found.position
         self.specifiers = found.specifiers
 
+    @property
+    def hardware(self) -> bool:
+        """Whether it is a fact that nobody changes on a machine."""
+        return self.axis.of == "environment" and self.axis.fix == "none" and self.axis.variable is None
+
     def where(self, kind: str) -> int | None:
         """The position of the class of that kind (null, unknown, absent), if there is one."""
         return next((k for k, c in enumerate(self.classes) if c.kind == kind), None)

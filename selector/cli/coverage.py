@@ -31,14 +31,16 @@ def register(subparsers: Subparsers) -> None:
         help="where nothing fits",
         description=(
             "Every request for which nothing is selected, as general conditions, for requests with the given fields (any\n"
-            "without). --on names machines: one, or several that are looked at together, --fleet all that its file lists; without\n"
-            "either, any machine."
+            "without). --on names machines: one, or several that are looked at together, --fleet all that its file lists. Without\n"
+            "either: the hardware of every preset machine, with whatever packages installed; --anywhere also takes machines\n"
+            "that nobody builds."
         ),
         examples=(
             "coverage --on h100 dtype=bf16",
             "coverage --pack vllm --on a100 --on h100 --on b200 dtype=bf16 head_size=128",
             "coverage --fleet fleet.yaml head_size=128 dtype=bf16",
             "coverage --pack core sinks --json",
+            "coverage --pack core dtype=fp16 sinks --anywhere",
         ),
         words="AXIS=VALUE",
     )
@@ -53,6 +55,11 @@ def register(subparsers: Subparsers) -> None:
     )
     group.add_argument(
         "--fleet", metavar="FILE", help="the machines that a fleet's file lists (see plan --fleet)"
+    )
+    group.add_argument(
+        "--anywhere",
+        action="store_true",
+        help="without machines: any combination of facts, whether a machine has it or not",
     )
     group.add_argument(
         "--profile", metavar="NAME", help="what presets have installed: full (default) or bare"
@@ -76,7 +83,9 @@ def run(arguments: Namespace) -> int:
     machines = [_machine(name, arguments.profile, catalog) for name in arguments.on]
     if arguments.fleet is not None:
         machines += _fleet(arguments.fleet, catalog)
-    found = coverage(catalog, machines, fields, limit=arguments.limit)
+    if arguments.anywhere and machines:
+        raise UsageError("--anywhere is for no machine in particular: it goes with neither --on nor --fleet")
+    found = coverage(catalog, machines, fields, limit=arguments.limit, presets=not arguments.anywhere)
     if arguments.json:
         output.write_json({"pack": catalog.name, "fields": fields, **found.to_dict()})
     else:
@@ -105,7 +114,10 @@ def _fleet(path: str, catalog: Catalog) -> list[Environment]:
 
 def coverage_text(found: Coverage, pack: str) -> str:
     """For a terminal."""
-    where = ", ".join(found.machines) or "any machine of which every fact is known"
+    anywhere = "any machine of which every fact is known"
+    if found.presets:
+        anywhere = "the hardware of every preset machine, with any packages"
+    where = ", ".join(found.machines) or anywhere
     from selector.constraints import _listed
 
     lines = [f"{pack} on {where}"]

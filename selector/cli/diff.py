@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from selector.analysis.diff import Diff
     from selector.analysis.revisions import Place
+    from selector.catalog import Catalog
+    from selector.environment import Environment
 
 __all__ = ["register"]
 
@@ -30,12 +32,13 @@ def register(subparsers: Subparsers) -> None:
         help="what an edit of manifests changes",
         description=(
             "Every request and machine for which two states of manifests choose differently, as general conditions with\n"
-            "an example each: another winner, other candidates, another order, other reasons, warnings or adjustments.\n"
+            "an example each: what candidates accept, another winner, another order, other reasons, warnings or adjustments.\n"
             "OLD and NEW are manifests directories, packs' directories or names, or git revisions (REV or REV:path); REV beside\n"
             "a directory means what was in it then. NEW is by default the manifests in use."
         ),
         examples=(
             "diff HEAD",
+            "diff HEAD --pack core --on h100",
             "diff v1.0 HEAD --pack vllm --markdown",
             "diff manifests/vllm edited/vllm --json",
             "diff HEAD:manifests/core manifests/core --exit-code",
@@ -45,6 +48,7 @@ def register(subparsers: Subparsers) -> None:
     )
     options.add_catalog(parser)
     parser.add_argument("--strict", action="store_true", help="what changes for strict selection")
+    parser.add_argument("--on", metavar="PRESET|FILE", help="what changes on this machine (default: on any)")
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="JSON on standard output")
     group.add_argument("--markdown", action="store_true", help="Markdown, for a review comment")
@@ -84,7 +88,6 @@ def run(arguments: Namespace) -> int:
 
 
 def _compared(old: Place, new: Place, arguments: Namespace) -> tuple[list[str], list[Diff]]:
-    from selector.analysis.diff import compare
     from selector.catalog import Catalog
 
     wanted = arguments.pack or list(dict.fromkeys([*old.packs, *new.packs]))
@@ -95,12 +98,7 @@ def _compared(old: Place, new: Place, arguments: Namespace) -> tuple[list[str], 
         ):  # two packs that are named: they are compared whatever they are called
             pairs = [(next(iter(old.packs.values())), next(iter(new.packs.values())))]
             return [], [
-                compare(
-                    Catalog.load(a, manifests=old.root),
-                    Catalog.load(b, manifests=new.root),
-                    limit=arguments.limit,
-                    strict=arguments.strict,
-                )
+                _compare(Catalog.load(a, manifests=old.root), Catalog.load(b, manifests=new.root), arguments)
                 for a, b in pairs
             ]
     notes: list[str] = []
@@ -113,8 +111,26 @@ def _compared(old: Place, new: Place, arguments: Namespace) -> tuple[list[str], 
         before = Catalog.load(old.packs[name], manifests=old.root)
         after = Catalog.load(new.packs[name], manifests=new.root)
         if before.hash != after.hash:
-            found.append(compare(before, after, limit=arguments.limit, strict=arguments.strict))
+            found.append(_compare(before, after, arguments))
     return notes, found
+
+
+def _machine(name: str, catalog: Catalog) -> Environment:
+    from selector.environment import Environment
+
+    if options._is_file(name):
+        return Environment.load(name, vocabulary=catalog.vocabulary)
+    return Environment.preset(name, vocabulary=catalog.vocabulary, root=catalog.root)
+
+
+def _compare(before: Catalog, after: Catalog, arguments: Namespace) -> Diff:
+    from selector.analysis.diff import compare
+
+    on = None if arguments.on is None else _machine(arguments.on, after)
+    try:
+        return compare(before, after, limit=arguments.limit, strict=arguments.strict, on=on)
+    except ValueError as error:
+        raise UsageError(f"--on {arguments.on}: {error}") from None
 
 
 def _write(notes: list[str], found: list[Diff], arguments: Namespace) -> None:

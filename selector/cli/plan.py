@@ -12,6 +12,7 @@ from selector.errors import EXIT_NOTHING_FITS
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Mapping
 
     from selector.catalog import Catalog
     from selector.model_config import ModelConfig
@@ -65,6 +66,7 @@ def register(subparsers: Subparsers) -> None:
 def run(arguments: Namespace) -> int:
     """Plan a model."""
     from selector.cli.plan_decide import make_plan
+    from selector.cli.plan_help import Helper
 
     if not arguments.words:
         raise UsageError("plan needs a model's config.json", "attn-select plan CONFIG.json --on h100")
@@ -72,13 +74,19 @@ def run(arguments: Namespace) -> int:
     model = _model(arguments, catalog)
     if not any(kind.attention for kind in model.layers):
         raise UsageError(f"{model.source} describes no attention layer")
+    helper = Helper(lambda changes: _model(arguments, catalog, changes))
     if arguments.fleet is not None:
         from selector.cli.plan_fleet import run_fleet
 
-        return run_fleet(arguments, catalog, model)
+        return run_fleet(arguments, catalog, model, helper)
     machine = options.environment_of(arguments, catalog)
     plan = make_plan(
-        model.layers, catalog, machine, options.preferences_of(arguments), strict=arguments.strict
+        model.layers,
+        catalog,
+        machine,
+        options.preferences_of(arguments),
+        strict=arguments.strict,
+        helper=helper,
     )
     if arguments.json:
         from selector.cli.plan_text import plan_dict
@@ -93,9 +101,11 @@ def run(arguments: Namespace) -> int:
     return EXIT_NOTHING_FITS if any(v.chosen is None for v in plan.verdicts) else 0
 
 
-def _model(arguments: Namespace, catalog: Catalog) -> ModelConfig:
+def _model(arguments: Namespace, catalog: Catalog, changes: Mapping[str, str] | None = None) -> ModelConfig:
+    """The model with the options that are given, or with other values of some of them."""
     from selector.model_config import load_architectures, read_config
 
+    changes = changes or {}
     config, *words = arguments.words
     fields = options.fields_of(words, catalog.vocabulary)
     # Checked here and named canonically, so that they replace what the configuration says of the same axes.
@@ -104,8 +114,8 @@ def _model(arguments: Namespace, catalog: Catalog) -> ModelConfig:
     path = os.path.join(catalog.root, "architectures.yaml")
     return read_config(
         config,
-        dtype=arguments.dtype,
-        kv_cache_dtype=arguments.kv_cache_dtype,
+        dtype=changes.get("dtype", arguments.dtype),
+        kv_cache_dtype=changes.get("kv_cache_dtype", arguments.kv_cache_dtype),
         block_size=arguments.block_size,
         tp=arguments.tp,
         given={axis.name: given.get(axis.name) for axis in names.values() if axis is not None},

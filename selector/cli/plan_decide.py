@@ -11,6 +11,7 @@ from selector.request import Request
 if TYPE_CHECKING:
     from selector.advice import Loss
     from selector.catalog import Catalog
+    from selector.cli.plan_help import Helper
     from selector.environment import Environment
     from selector.manifest import Candidate
     from selector.model_config import LayerKind
@@ -18,7 +19,17 @@ if TYPE_CHECKING:
     from selector.preferences import Preference
     from selector.report import Report
 
-__all__ = ["Plan", "Uniform", "Verdict", "block_sizes", "key_of", "make_plan", "serving", "unheard"]
+__all__ = [
+    "Plan",
+    "Uniform",
+    "Verdict",
+    "block_sizes",
+    "key_of",
+    "make_plan",
+    "serving",
+    "unheard",
+    "verdicts_of",
+]
 
 #: The axis of the tokens of a cache block.
 BLOCK_SIZE = "block_size"
@@ -88,11 +99,12 @@ class Uniform(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """All verdicts, and the best single backend for all attention layers."""
+    """All verdicts, and the best single backend for all attention layers; ``helper`` knows what helps a layer without one."""
 
     verdicts: tuple[Verdict, ...]
     uniform: Uniform
     sizes: tuple[int, ...] | None
+    helper: Helper | None = None
 
 
 def make_plan(
@@ -102,24 +114,26 @@ def make_plan(
     preferences: tuple[Preference, ...],
     *,
     strict: bool,
+    helper: Helper | None = None,
 ) -> Plan:
     """Decide every kind of attention layer. Raises RequestError for a value that the pack's vocabulary does not have."""
     verdicts = tuple(
         v
         for kind in kinds
         if kind.attention
-        for v in _verdicts(kind, catalog, environment, preferences, strict)
+        for v in verdicts_of(kind, catalog, environment, preferences, strict)
     )
-    return Plan(verdicts, uniform(verdicts), block_sizes(verdicts))
+    return Plan(verdicts, uniform(verdicts), block_sizes(verdicts), helper)
 
 
-def _verdicts(
+def verdicts_of(
     kind: LayerKind,
     catalog: Catalog,
     environment: Environment,
     preferences: tuple[Preference, ...],
     strict: bool,
 ) -> list[Verdict]:
+    """The verdicts of one kind of layer: one, or one for each phase."""
     from selector.phases import phases_of, select_phases
     from selector.selection import decide
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from selector.catalog import Catalog
+    from selector.cli.plan_help import Helper
     from selector.fleet import Fleet, Machines
     from selector.model_config import LayerKind, ModelConfig
     from selector.preferences import Preference
@@ -92,7 +93,7 @@ class FleetPlan(NamedTuple):
         return [p for row in self.rows.values() for p in row if p.verdict.chosen is None]
 
 
-def run_fleet(arguments: Namespace, catalog: Catalog, model: ModelConfig) -> int:
+def run_fleet(arguments: Namespace, catalog: Catalog, model: ModelConfig, helper: Helper) -> int:
     """Plan and print. Exit code 3 if a layer has no backend on some machine."""
     from selector.cli.plan_fleet_text import fleet_dict, fleet_text
     from selector.fleet import load_fleet
@@ -104,7 +105,12 @@ def run_fleet(arguments: Namespace, catalog: Catalog, model: ModelConfig) -> int
             )
     fleet = load_fleet(arguments.fleet, catalog)
     plan = make_fleet_plan(
-        model.layers, catalog, fleet, options.preferences_of(arguments), strict=arguments.strict
+        model.layers,
+        catalog,
+        fleet,
+        options.preferences_of(arguments),
+        strict=arguments.strict,
+        helper=helper,
     )
     if arguments.json:
         output.write_json(fleet_dict(plan, model))
@@ -121,10 +127,12 @@ def make_fleet_plan(
     preferences: tuple[Preference, ...],
     *,
     strict: bool,
+    helper: Helper | None = None,
 ) -> FleetPlan:
     """Decide every kind of layer on every kind of machine."""
     plans = tuple(
-        make_plan(kinds, catalog, m.environment, preferences, strict=strict) for m in fleet.machines
+        make_plan(kinds, catalog, m.environment, preferences, strict=strict, helper=helper)
+        for m in fleet.machines
     )
     rows: dict[str, list[Place]] = {}
     for machines, plan in zip(fleet.machines, plans, strict=True):

@@ -13,6 +13,7 @@ from selector.render.text import _Report
 
 if TYPE_CHECKING:
     from selector.cli.plan_decide import Plan, Verdict
+    from selector.cli.plan_help import Helper
     from selector.model_config import LayerKind, ModelConfig
 
 __all__ = ["plan_dict", "plan_text"]
@@ -124,7 +125,7 @@ class _Plan(_Report):
             if self.verbose:
                 self.context()
             self.nearest()
-            self.changes()
+            self.helped(verdict)
         elif verdict.chosen is None:
             self.put(printable(verdict.because or ""), 2, 4, "red")
         else:
@@ -132,6 +133,28 @@ class _Plan(_Report):
             self.accepted()
             self.rejected()
             self.lost()
+
+    def helped(self, verdict: Verdict) -> None:
+        """What the user can change, each tried; never what the model determines."""
+        if self.plan.helper is None:
+            self.changes()
+            return
+        found = self.plan.helper.of(verdict)
+        lines = [o.text for o in found.options] + [s.text for s in found.changes]
+        lines += [p.text for p in found.packs]
+        if found.lacking:
+            pack = self.report.catalog.name
+            self.title(printable(f"No candidate of pack {pack} takes {', '.join(found.lacking)}"))
+        if lines:
+            self.title("What would help (each tried)")
+        elif not found.looked:
+            self.title("No option, package or variable helps")
+        else:
+            self.title("No option, package, variable or other pack helps on this machine")
+        for line in lines:
+            self.put(printable(line), 2, 6, "cyan")
+        if not found.options and not found.changes:
+            self.elsewhere()
 
     def together(self) -> None:
         plan = self.plan
@@ -156,9 +179,23 @@ class _Plan(_Report):
                     6,
                 )
         elif found.nearest is not None:
-            self.put(printable(f"none; {found.nearest} serves all but {', '.join(found.lacking)}"), 2, 6)
+            self.put(printable(f"none; {self.nearest_to_all(found.nearest)}"), 2, 6)
         else:
             self.put("none", 2, 6)
+
+    def nearest_to_all(self, backend: str) -> str:
+        """What the backend that comes nearest serves, and what it does not."""
+        from selector.cli.plan_decide import key_of, serving
+
+        verdicts = self.plan.verdicts
+        here = serving(verdicts).get(backend, {})
+        without = [v for v in verdicts if key_of(v) not in here]
+        lost = {id(v.kind) for v in without}
+        total = sum(k.count for k in _once([v.kind for v in verdicts]))
+        served = sum(k.count for k in _once([v.kind for v in verdicts if id(v.kind) not in lost]))
+        named = [f"{v.kind.count} × {v.name}" for v in verdicts if key_of(v) in here]
+        lacking = " or ".join(f"{v.kind.count} × {v.name}" for v in without)
+        return f"{backend} serves {served} of {total} layers ({', '.join(named)}), not {lacking}"
 
     def sizes(self) -> None:
         sizes = self.plan.sizes
@@ -214,7 +251,7 @@ def plan_dict(plan: Plan, model: ModelConfig) -> dict[str, Any]:
         },
         "environment": {"name": report.environment.name, "origin": report.environment.origin},
         "catalog": {"packs": [p.name for p in report.catalog.packs], "hash": report.catalog.hash},
-        "layers": [_layer(v) for v in plan.verdicts],
+        "layers": [_layer(v, plan.helper) for v in plan.verdicts],
         "without_attention": [{"kind": k.kind, "count": k.count} for k in model.layers if not k.attention],
         "uniform": {
             "selected": uniform.backend,
@@ -227,11 +264,16 @@ def plan_dict(plan: Plan, model: ModelConfig) -> dict[str, Any]:
     }
 
 
-def _layer(verdict: Verdict) -> dict[str, Any]:
+def _layer(verdict: Verdict, helper: Helper | None) -> dict[str, Any]:
     from selector.advice import losses, suggestions
+    from selector.cli.plan_help import of_model
 
     report, kind = verdict.report, verdict.kind
     entry = next((r for r in report.ranked if r.id == verdict.chosen), None)
+    found = helper.of(verdict) if helper is not None and report.selected is None else None
+    mine = found.changes if found is not None else ()
+    if found is None and report.selected is None:
+        mine = suggestions(report, fixed=of_model(verdict))
     return {
         "kind": kind.kind,
         "part": kind.part,
@@ -254,6 +296,7 @@ def _layer(verdict: Verdict) -> dict[str, Any]:
         "rejected": {ident: [r.to_dict() for r in rs] for ident, rs in report.rejected.items()},
         "policy_rule": report.policy_rule,
         "losses": [x.to_dict() for x in losses(report)],
-        "suggestions": [s.to_dict() for s in suggestions(report)] if report.selected is None else [],
+        "suggestions": [s.to_dict() for s in mine],
+        "help": None if found is None else found.to_dict(),
         "notes": list(kind.notes),
     }

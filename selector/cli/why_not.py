@@ -23,9 +23,9 @@ def why_not(report: Report, arguments: Namespace) -> int:
     name: str = arguments.why_not
     ids = [c.id for c in report.catalog.find(name)]
     if not ids:
-        from selector.vocabulary import nearest
+        from selector.engine import near_name
 
-        near = nearest(name, report.catalog.names())
+        near = near_name(name, report.catalog.names())
         raise UsageError(
             f"--why-not {name}: pack {report.catalog.name} has no such candidate",
             f"did you mean {near}?" if near else f"candidates: {', '.join(report.catalog.names())}",
@@ -37,8 +37,15 @@ def why_not(report: Report, arguments: Namespace) -> int:
     else:
         from selector.render.text import why_not_text
 
-        output.write(why_not_text(report, ids, color=output.colors(), width=output.width()))
-        output.write("\n".join(["", "All smallest sets of changes", *_changes_text(report, ids)]))
+        exact = [_changes(report, ident) for ident in ids]
+        nothing = not any(
+            answer.sets and not answer.machine
+            for answers in exact
+            if answers is not None
+            for answer in answers
+        )
+        output.write(why_not_text(report, ids, color=output.colors(), width=output.width(), nothing=nothing))
+        output.write("\n".join(["", "All smallest sets of changes", *_changes_text(exact, ids)]))
     return 0 if report.selected is not None else EXIT_NOTHING_FITS
 
 
@@ -54,12 +61,11 @@ def _changes(report: Report, ident: str) -> tuple[Answer, Answer] | None:
         return None
 
 
-def _changes_text(report: Report, ids: list[str]) -> Iterator[str]:
+def _changes_text(exact: list[tuple[Answer, Answer] | None], ids: list[str]) -> Iterator[str]:
     from selector.analysis.changes import answers_text
     from selector.analysis.encoder import AnalysisMissing
 
-    for ident in ids:
-        found = _changes(report, ident)
+    for ident, found in zip(ids, exact, strict=True):
         if found is None:
             yield f"  {AnalysisMissing()}".replace("\n", "\n  ")
             return

@@ -50,7 +50,7 @@ def test_what_the_machine_can_change_stands_before_another_shape(catalog: Catalo
         "a is selected with one of these sets of changes:",
         "  - other not usable",
         "  or with another shape or kind of layer:",
-        "  - size a multiple of 8, 129 to 256",
+        "  - size a multiple of 8 and 129 to 256",
     ]
 
 
@@ -61,7 +61,7 @@ def test_all_smallest_sets_and_no_larger_one(catalog: Catalog) -> None:
         "a is selected with one of these sets of changes:",
         "  - dtype (f16 or bf16) and lib >=3.0.0b1,<4 and other not usable",
         "  or with another shape or kind of layer:",
-        "  - size (a multiple of 8, 129 to 256) and dtype (f16 or bf16) and lib >=3.0.0b1,<4",
+        "  - size (a multiple of 8 and 129 to 256) and dtype (f16 or bf16) and lib >=3.0.0b1,<4",
     ]
 
 

@@ -62,18 +62,14 @@ WORDS: list[tuple[str, Callable[[int, str], bool]]] = [
 
 
 def meets(text: str, number: int) -> bool:
-    """Whether the words for numbers hold of one: alternatives, each of parts that all hold."""
+    """Whether the words for numbers hold of one: alternatives, each of parts that all hold, in brackets."""
     if text in ("any", "given"):
         return True
-    text = text.replace(", or ", " or ")
-    # a comma parts numbers in a list (`1, 2 or 3`), and limits of one range (`a multiple of 8, at most 64`)
-    found = re.split(r" or |, (?=\d+(?:,| or |$))", text)
-    alternatives: list[list[str]] = []
-    for piece in found:
-        for part in piece.split(", "):
-            starts = re.match(r"\d+$|\d+ to|a multiple|no multiple|at ", part)
-            assert starts is not None, text
-        alternatives.append(piece.split(", "))
+    alternatives = []
+    for piece in re.split(r" or |, ", text):
+        assert piece.startswith("(") == piece.endswith(")"), text
+        alternatives.append(piece.strip("()").split(" and "))
+        assert len(alternatives[-1]) == 1 or text == piece or piece.startswith("("), text
     return any(all(_part(p, number) for p in parts) for parts in alternatives)
 
 

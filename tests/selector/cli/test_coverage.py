@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from selector.catalog import Catalog
-from selector.environment import Environment
+from selector.environment import Environment, preset_names
+from selector.locations import manifests_root
 from selector.request import Request
 from selector.selection import decide
 from tests.analysis.catalogs import small
@@ -40,9 +41,9 @@ def test_the_holes_of_one_machine(command: Command, root: Path) -> None:
     assert out.splitlines() == [
         "small on gpu",
         "Nothing is selected for",
-        "  - size no multiple of 8, at least 129",
+        "  - size no multiple of 8 and at least 129",
         "  - mla",
-        "  - size no multiple of 8, sinks",
+        "  - size (no multiple of 8 and at most 128) and sinks",
         "For every other such request something is selected: proved.",
         "Accepted on gpu for some such requests: a, b",
     ]
@@ -86,9 +87,59 @@ def test_on_any_machine_each_hole_has_an_example_that_holds(command: Command, ro
         environment = Environment(machine.get("facts", machine), vocabulary=catalog.vocabulary)
         assert request.to_dict()["dtype"] == "f16"
         assert decide(request, catalog, environment, ()).selected is None
-    _, out = asked(command, root, "dtype=f16")
+    _, out = asked(command, root, "dtype=f16", "--anywhere")
     assert "small on any machine of which every fact is known" in out
     assert "    e.g. " in out
+    without = asked(command, root, "dtype=f16")[1]  # there are no presets in this directory: it is the same
+    conditions, same = ([x for x in text.splitlines() if "e.g." not in x] for text in (out, without))
+    assert conditions == same
+
+
+def test_without_machines_every_example_is_on_a_machine_that_exists(command: Command) -> None:
+    """Only packages differ from a preset; with any combination of facts there are examples on no real machine."""
+    asked = ("coverage", "--pack", "core", "--limit", "40", "head_size=128", "--json")
+    real, anywhere = command(*asked).json, command(*asked, "--anywhere").json
+    assert (real["presets"], anywhere["presets"]) == (True, False)
+    presets = {n: Environment.preset(n) for n in preset_names(manifests_root())}
+    known = [{k: v for k, v in p.to_dict().items() if k != "packages"} for p in presets.values()]
+    odd = dict.fromkeys(("real", "anywhere"), 0)
+    for name, found in (("real", real), ("anywhere", anywhere)):
+        for hole in found["holes"]:
+            machine = hole["witness"]["environment"]
+            if isinstance(machine, str):
+                assert machine in presets
+                continue
+            facts = {k: v for k, v in machine.items() if k != "packages"}
+            odd[name] += facts not in known
+    assert odd["real"] == 0 < odd["anywhere"]
+    assert command("coverage", "--anywhere", "--on", "a100").code == 2
+
+
+LIMITED = """
+manifest: 1
+name: mine
+requires: {device: cuda}
+supports: {dtype: [float16, bfloat16], head_size: {multiple_of: 8, max: 128}}
+rules: [{when: {head_size: {min: 97}, dtype: float16}, reject: not with float16}]
+"""
+
+
+def test_a_condition_says_no_more_than_the_others_leave(command: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(LIMITED, encoding="utf-8")
+    (folder / "pack.yaml").write_text("pack: 1\nname: mine\n", encoding="utf-8")
+    words = ("coverage", "--pack", f"{folder}/", "--on", "a100")
+    out = command(*words).out
+    assert "  - head_size 97 to 128 and dtype float16\n" in out
+    assert "  - head_size no multiple of 8 or at least 129\n" in out
+    (hole,) = [h for h in command(*words, "--json").json["holes"] if len(h["parts"]) == 2]
+    request = hole["witness"]["request"]
+    assert (request["dtype"], request["head_size"] % 8, 97 <= request["head_size"] <= 128) == (
+        "float16",
+        0,
+        True,
+    )
 
 
 def test_wrong_usage(command: Command, root: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from selector.locations import manifests_root
 from tests.analysis.catalogs import small
 from tests.selector.cli.command import Command
 
@@ -55,7 +57,11 @@ def test_text_and_markdown_say_the_same(command: Command, edited: Path) -> None:
         assert shown.code == 0
         assert ("b → a" if option == ["--markdown"] else "b -> a") in shown.out
         assert "size 257 to 512" in shown.out
-        assert "b accepts before and a after" in shown.out
+        assert ("b accepts before and a after" in shown.out) == bool(option)
+        first, candidates, winners = (
+            shown.out.index(t) for t in ("1 candidate accepts", "What candidates accept", "Another winner")
+        )
+        assert first < candidates < winners
         assert "proved" in shown.out
     strict = command("diff", "HEAD", "manifests", "--strict")
     assert (
@@ -74,3 +80,35 @@ def test_nothing_changed_and_nothing_to_compare(command: Command, edited: Path) 
     assert "nowhere" in nowhere.err
     assert command("diff").code == 2
     assert command("diff", "HEAD", "manifests", "--limit", "0").code == 2
+
+
+def test_the_most_general_sentence_comes_first(command: Command, edited: Path) -> None:
+    lines = command("diff", "HEAD", "manifests").out.splitlines()
+    assert lines[0] == "small: 1 candidate accepts something else (a), 1 other winner, 2 other reasons"
+    assert lines[1:3] == ["What candidates accept:", "  a: refused -> accepted, size 257 to 512"]
+    assert lines[4:6] == ["Another winner:", "  b -> a, size 257 to 512"]
+
+
+def test_one_number_of_the_core_pack(command: Command, tmp_path: Path) -> None:
+    """Some lines, not a screen of what other candidates refuse; on one machine fewer."""
+    folder = tmp_path / "manifests"
+    shutil.copytree(manifests_root(), folder)
+    path = folder / "core" / "flash_attn.yaml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(
+        text.replace("{multiple_of: 8, max: 256}", "{multiple_of: 8, max: 192}", 1), encoding="utf-8"
+    )
+    words = ("diff", f"{manifests_root()}/core", f"{folder}/core", "--on", "h100")
+    out = command(*words).out
+    assert "  flash_attn/fa3: accepted -> refused, head_size 193 to 256\n" in out
+    assert "refuses" not in out
+    assert "where no better one accepts" in out
+    assert len(out.splitlines()) < 30
+    assert out.endswith("Nothing else changed: proved for every request on h100.\n")
+    found = command(*words, "--json").json["packs"][0]
+    assert found["on"] == "h100"
+    witnesses = [r["witness"] for c in found["changes"] for r in c["regions"]]
+    assert {w["environment"] for w in witnesses} == {"h100"}
+    elsewhere = command(*words[:3], "--on", "a100").out
+    assert "1 candidate accepts" not in elsewhere
+    assert command(*words[:3], "--on", "h1000").code == 2

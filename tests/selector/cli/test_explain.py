@@ -193,3 +193,51 @@ def test_width_follows_columns(command: Command, monkeypatch: pytest.MonkeyPatch
     ran = command("explain", "--on", "a100", *LAYER)
     wide = [line for line in ran.out.splitlines() if len(line) > 60]
     assert not wide
+
+
+RULED = """
+manifest: 1
+name: mine
+requires: {device: any}
+supports:
+  dtype: [float16, bfloat16]
+  head_size: {multiple_of: 8, max: 128}
+  causal: any
+  sinks: any
+rules:
+  - when: {head_size: {min: 97}, dtype: float16}
+    reject: not with float16
+  - when: {not: {any: [{dtype: float16}, {causal: true}]}}
+    reject: bfloat16 is causal
+  - when: {max_head_size: {min: 65}, sinks: true}
+    reject: sinks take small heads
+  - when: {packages: {triton: "<3"}, head_size: 40}
+    reject: an old triton
+"""
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        (("head_size=128", "dtype=fp16", "causal"), ["use dtype=bfloat16", "use head_size=96"]),
+        (("head_size=64", "dtype=bf16"), ["use dtype=float16", "use causal=true"]),
+        (("head_size=72", "dtype=bf16", "causal", "sinks"), ["drop sinks", "use head_size=64"]),
+        (("head_size=40", "dtype=fp16", "--with", "triton==2.1"), ["change triton 2.1 to", "remove triton"]),
+    ],
+)
+def test_what_a_rule_refuses_is_helped_by_one_field(
+    command: Command, tmp_path: Path, fields: tuple[str, ...], told: list[str]
+) -> None:
+    """A rule's own conditions are what can be changed; what the exact search finds the other says, too."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(RULED, encoding="utf-8")
+    pack = "pack: 1\nname: mine\npolicy: [{name: all, order: [mine]}]\n"
+    (folder / "pack.yaml").write_text(pack, encoding="utf-8")
+    asked = ("explain", "--pack", f"{folder}/", "--on", "a100", *fields)
+    plain, why = command(*asked), command(*asked, "--why-not", "mine")
+    assert plain.code == why.code == 3
+    for ran in (plain, why):
+        for text in told:
+            assert text in ran.out
+        assert "Nothing helps" not in ran.out

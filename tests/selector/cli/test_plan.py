@@ -236,3 +236,54 @@ def test_verbose_is_a_report_for_each_kind_of_layer(command: Command) -> None:
     ran = command("plan", str(CONFIGS / "gemma-2-9b"), "--on", "h100", "--verbose")
     assert ran.out.count("Accepted (") == 2
     assert "* head_size: " in ran.out
+
+
+def test_what_the_model_determines_is_not_advice(command: Command) -> None:
+    """Nobody can drop MLA of a model; what helps is another pack, which is evaluated."""
+    words = ("plan", str(CONFIGS / "deepseek-v3"), "--on", "h100")
+    ran, found = command(*words), command(*words, "--json").json
+    assert ran.code == 3
+    assert "drop" not in ran.out
+    assert "No candidate of pack core takes mla" in ran.out
+    (layer,) = found["layers"]
+    assert layer["suggestions"] == []
+    assert "mla" in layer["help"]["lacking"]
+    packs = {p["pack"]: p["selected"] for p in layer["help"]["packs"]}
+    assert "vllm" in packs and "core" not in packs
+    for pack, selected in packs.items():
+        assert f"--pack {pack}: {selected[0]}" in ran.out
+        there = command(*words, "--pack", pack, "--json")
+        assert there.code == 0
+        assert [v["selected"] for v in there.json["layers"]] == selected
+
+
+def test_no_pack_is_named_where_none_fits(command: Command, tmp_path: Path) -> None:
+    ran = command("plan", config(tmp_path, head_dim=5000), "--on", "v100")
+    assert ran.code in (0, 3)
+    if ran.code == 3:
+        assert "drop head_size" not in ran.out
+    odd = command("plan", config(tmp_path), "--on", "h100", "rswa", "--backend", "flash_attn")
+    assert odd.code == 3
+    assert "drop rswa" in odd.out  # the user gave it, and can take it back
+    assert "--pack" not in odd.out  # somebody who insists on a backend has no use for another pack
+
+
+def test_options_that_help_are_tried_on_the_configuration(command: Command) -> None:
+    words = ("plan", PER_HEAD, "--on", "a100")
+    (layer,) = command(*words, "--json").json["layers"]
+    assert layer["help"]["options"]
+    for option in layer["help"]["options"]:
+        after = command(*words, option["option"], option["value"], "--json")
+        assert after.code == 0
+        assert after.json["layers"][0]["selected"] == option["selected"]
+    assert "--kv-cache-dtype bfloat16: flash_attn/fa2 is chosen" in command(*words).out
+    fixed = {a for a, origin in layer["origins"].items() if origin != "you"}
+    assert not fixed & {c["axis"] for s in layer["suggestions"] for c in s["changes"]}
+
+
+def test_the_nearest_backend_for_all_says_what_it_serves(command: Command) -> None:
+    out = command("plan", str(CONFIGS / "gemma-3-27b"), "--on", "a100").out
+    told = (
+        "flash_attn serves 27 of 89 layers (27 × vision), not 52 × sliding attention or 10 × full attention"
+    )
+    assert told in " ".join(out.split())
