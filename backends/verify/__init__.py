@@ -10,7 +10,8 @@ Planning needs no framework; only the child imports one.
 
 from __future__ import annotations
 
+from backends.verify.device import missing
 from backends.verify.findings import Finding, Result
 from backends.verify.walk import Options, verify
 
-__all__ = ["Finding", "Options", "Result", "verify"]
+__all__ = ["Finding", "Options", "Result", "missing", "verify"]

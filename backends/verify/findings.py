@@ -55,6 +55,8 @@ class Count(NamedTuple):
     memory: int
     """Calls that did not fit into memory."""
     note: str | None
+    finished: bool = True
+    """Whether the walk went as far as it was to go; not where the time was over, or somebody interrupted it."""
 
 
 class Result(NamedTuple):
@@ -67,6 +69,18 @@ class Result(NamedTuple):
     counts: tuple[Count, ...]
     elsewhere: Mapping[str, str]
     """Candidates that were not walked at all, with the reason."""
+    interrupted: bool = False
+    """Whether somebody stopped the walk; the rest is what was found until then."""
+
+    @property
+    def ran(self) -> tuple[str, ...]:
+        """Candidates that this machine can run."""
+        return tuple(dict.fromkeys(count.candidate for count in self.counts if count.ran))
+
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """Candidates that were not walked to the end."""
+        return tuple(dict.fromkeys(count.candidate for count in self.counts if not count.finished))
 
     @property
     def clean(self) -> bool:

@@ -43,6 +43,10 @@ ENOUGH = 20
 CAUSE = 5.0
 
 
+#: What kept a walk from its end.
+OVER, INTERRUPTED = "the time was over", "interrupted"
+
+
 class Options(NamedTuple):
     """How to walk. ``seconds`` bounds the walk as a whole, ``limit`` one call."""
 
@@ -75,7 +79,8 @@ def verify(
 ) -> Result:
     """Walk the candidates that this machine can run, and ask the wrappers of the others.
 
-    Raises ValueError for a state file that is something else, RuntimeError if the child process does not start.
+    Ctrl-C ends the walk; what was found until then is the result. Raises ValueError for a state file that is something
+    else, RuntimeError if the child process does not start.
     """
     total = options.seconds if options.seconds is not None else QUICK if options.quick else None
     end = None if total is None else time.monotonic() + total
@@ -88,15 +93,24 @@ def verify(
     here = [candidates[i] for i, against in found.items() if i in candidates and not against]
     others = [candidates[i] for i, against in found.items() if i in candidates and against]
     elsewhere = {c.id: found[c.id][0].message for c in others}
+    say(f"candidates that run here: {len(here)}; others, whose wrappers are asked: {len(others)}")
+    walks: list[_Walk] = []
+    interrupted = False
     with Child(options.limit) as child:
         tools = _Tools(child, state, options, progress)
-        walks = [_Walk(Plan(catalog, environment, c), tools, ran=True) for c in here]
-        for candidate, machine in machines_for(catalog, others, every=not options.quick):
-            elsewhere.pop(candidate.id, None)
-            walks.append(_Walk(Plan(catalog, machine, candidate), tools, ran=False))
-        _until(walks, end)
+        try:
+            for candidate in here:
+                walks.append(_Walk(Plan(catalog, environment, candidate), tools, ran=True))
+            for candidate, machine in machines_for(catalog, others, every=not options.quick):
+                elsewhere.pop(candidate.id, None)
+                walks.append(_Walk(Plan(catalog, machine, candidate), tools, ran=False))
+            _until(walks, end)
+        except KeyboardInterrupt:
+            interrupted = True
+            begun = {walk.candidate.id for walk in walks}
+            elsewhere.update({c.id: INTERRUPTED for c in (*here, *others) if c.id not in begun})
     state.close()
-    return _result(walks, elsewhere)
+    return _result(walks, elsewhere, interrupted)
 
 
 class _Tools(NamedTuple):
@@ -135,6 +149,7 @@ class _Walk:
         self.unsaid = 0
         self.undeclared: dict[tuple[tuple[str, str], ...], tuple[int, int, Finding | None]] = {}
         self._end: float | None = None
+        self._at = (0, 0.0)
         device = str(plan.environment.get("device"))
         self.device = "cuda" if device == "rocm" else device
         self._steps = self._all()
@@ -165,6 +180,7 @@ class _Walk:
         if answer is None:
             if not self.time_left():
                 return None
+            self.tell(*self._at)  # before the call, which may take long: it may compile
             began = time.monotonic()
             answer = self.tools.child.ask(
                 {
@@ -211,6 +227,7 @@ class _Walk:
 
     def tell(self, round: int, share: float) -> None:
         """Say where the walk is."""
+        self._at = round, share
         calls, failing = len(self.calls), len(self.found)
         self.tools.progress(Progress(self.candidate.id, self.ran, round, share, calls, failing))
 
@@ -295,14 +312,14 @@ class _Walk:
                     message=f"works, though refused: {first.message} ({works} of {tried} such calls work)"
                 )
 
-    def count(self) -> Count:
+    def count(self, interrupted: bool) -> Count:
         """How far it went."""
         memory = sum(a.outcome == "memory" for a in self.calls.values())
         note = None
         if self.plan.base is None:
             note = "no call was found that the manifest accepts"
         elif not self.finished:
-            note = "the time was over"
+            note = INTERRUPTED if interrupted else OVER
         elif len(self.found) >= ENOUGH:
             note = f"stopped after {ENOUGH} findings"
         elif self.causes == [{}]:
@@ -316,10 +333,11 @@ class _Walk:
             self.unsaid,
             memory,
             note,
+            self.finished or self.plan.base is None,
         )
 
 
-def _result(walks: list[_Walk], elsewhere: Mapping[str, str]) -> Result:
+def _result(walks: list[_Walk], elsewhere: Mapping[str, str], interrupted: bool) -> Result:
     alike: dict[tuple[str, str, str, str], Finding] = {}
     for finding in (f for walk in walks for f in walk.findings):
         # one machine is enough to show it
@@ -330,6 +348,7 @@ def _result(walks: list[_Walk], elsewhere: Mapping[str, str]) -> Result:
         tuple(f for f in findings if f.outcome != "wrong"),
         tuple(f for f in findings if f.outcome == "wrong"),
         tuple(f for walk in walks for f in walk.works()),
-        tuple(walk.count() for walk in walks),
+        tuple(walk.count(interrupted) for walk in walks),
         dict(elsewhere),
+        interrupted,
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from selector.cli import options, output
 from selector.cli.errors import UsageError
 from selector.cli.parser import Subparsers, add_command
+from selector.cli.tune_text import counted
 from selector.errors import EXIT_NOTHING_FITS, printable
 
 if TYPE_CHECKING:
@@ -86,6 +87,14 @@ def run(arguments: Namespace) -> int:
     _check_names(catalog, names)
     machine = _machine(arguments, catalog)
     module = _module()
+    device = str(machine.get("device"))
+    why = module.missing(device)
+    if why is not None:
+        if arguments.device is not None:
+            raise UsageError(f"--device {arguments.device}: {why}")
+        raise UsageError(
+            f"this machine's device is {device}: {why}", "--device cpu walks what runs on the CPU"
+        )
     shown = _Progress()
     try:
         result = module.verify(
@@ -110,7 +119,12 @@ def run(arguments: Namespace) -> int:
         output.write_json(result.to_dict())
     else:
         _write(result, machine)
-    if not any(count.ran for count in result.counts):
+    shown.go_on(result, arguments)
+    if result.interrupted:
+        from selector.cli.app import EXIT_INTERRUPTED
+
+        return EXIT_INTERRUPTED
+    if not result.ran:
         return EXIT_NOTHING_FITS if result.clean else EXIT_WRONG
     return 0 if result.clean else EXIT_WRONG
 
@@ -146,8 +160,8 @@ class _Progress:
 
     def __init__(self) -> None:
         self.live = sys.stderr.isatty()
-        self.last = time.monotonic()
-        self.began = self.last
+        self.began = time.monotonic()
+        self.last = -EVERY  # the first one at once
         self.width = 0
 
     def show(self, at: Any) -> None:
@@ -156,11 +170,11 @@ class _Progress:
             return
         self.last = now
         turn = f", round {at.round + 1}" if at.round else ""
-        failing = f", {at.failing} findings" if at.failing else ""
+        failing = f", {counted(at.failing, 'finding')}" if at.failing else ""
         verb = "" if at.ran else " (wrapper only)"
         text = (
             f"{now - self.began:5.0f} s  {at.candidate}{verb}: {at.share:4.0%} of the pairs{turn}, "
-            f"{at.calls} calls{failing}"
+            f"{counted(at.calls, 'call')}{failing}"
         )
         if self.live:
             self.width = max(self.width, len(text))
@@ -171,6 +185,21 @@ class _Progress:
 
     def say(self, text: str) -> None:
         print(printable(text), file=sys.stderr, flush=True)
+
+    def go_on(self, result: Any, arguments: Namespace) -> None:
+        """How to get to the end of a walk that did not."""
+        if not result.interrupted and not result.unfinished:
+            return
+        first = "interrupted" if result.interrupted else "the walk is incomplete"
+        if arguments.state is not None:
+            self.say(f"{first}: the same command goes on from the verdicts in {arguments.state}")
+            return
+        ways = ["--state FILE keeps the verdicts, so that the next walk with it goes on from there"]
+        if not result.interrupted and arguments.time is not None:
+            ways.append(f"--time gives it longer than {arguments.time:g} s")
+        elif not result.interrupted:
+            ways.append("without --quick it goes on to the end")
+        self.say(f"{first}: {'; '.join(ways)}")
 
     def end(self) -> None:
         if self.live and self.width:
@@ -183,12 +212,7 @@ def _write(result: Any, machine: Environment) -> None:
     from selector.render.screen import Screen
 
     screen = Screen(output.paint(), output.width(), True)
-    failing = len(result.declared_but_fails) + len(result.wrong_numbers)
-    verdict = "all as declared" if not failing else f"{failing} not as declared"
-    screen.put(
-        f"{result.checked} calls run on {machine.title} and compared: {verdict}",
-        0, 2, "bold", "red" if failing else "green",
-    )  # fmt: skip
+    screen.put(*_headline(result, machine))
     wide = max([cells(count.candidate) for count in result.counts] + [9]) + 2
     columns = ("calls", "fails", "wrong", "undeclared", "seconds")
     heads = "".join(name.rjust(max(len(name), 6) + 2) for name in columns)
@@ -218,6 +242,42 @@ def _write(result: Any, machine: Environment) -> None:
         for (at, outcome, message, _), group in alike.items():
             _show(screen, at, outcome, message, group, color)
     output.write(screen.text())
+
+
+def _headline(result: Any, machine: Environment) -> tuple[Any, ...]:
+    """What came out, with its layout: what did not run, or not to the end, is not called as declared."""
+    failing = len(result.declared_but_fails) + len(result.wrong_numbers)
+    walked = len(dict.fromkeys(count.candidate for count in result.counts))
+    color = "green"
+    verdict = f"{failing} not as declared" if failing else "all as declared"
+    if result.interrupted or result.unfinished:
+        color = "yellow"
+        why = "interrupted" if result.interrupted else "the walk is incomplete"
+        verdict = verdict if failing else "as declared so far"
+        verdict += f", but {why}: {_done(result)} walked to the end"
+    calls = sum(count.calls for count in result.counts)
+    if not result.ran and not result.interrupted:
+        color = "yellow"
+        asked = walked + len(result.elsewhere)
+        text = f"nothing could be run here: {machine.title} runs none of the candidates asked for ({asked})"
+        text += f"; {calls} calls put to their wrappers: {verdict}" if calls else ""
+    elif not calls:
+        color = "yellow"
+        text = f"no call was run on {machine.title}: {verdict.removeprefix('as declared so far, but ')}"
+    else:
+        text = f"{result.checked} calls run on {machine.title} and compared: {verdict}"
+    return text, 0, 2, "bold", "red" if failing else color
+
+
+def _done(result: Any) -> str:
+    """How many candidates were walked to the end, of those that run here and of those whose wrappers were asked."""
+    parts = []
+    for title, ran in (("candidates that run here", True), ("wrappers of others", False)):
+        names = dict.fromkeys(count.candidate for count in result.counts if count.ran is ran)
+        done = [name for name in names if name not in result.unfinished]
+        if names and (ran or len(done) < len(names) or not result.ran):
+            parts.append(f"{len(done)} of {len(names)} {title}")
+    return " and ".join(parts) or "none"
 
 
 def _remarks(counts: list[Any]) -> list[str]:

@@ -143,7 +143,7 @@ def test_resuming(tmp_path: Path) -> None:
     said: list[str] = []
     other = HERE.replace(cpu_arch="aarch64")
     verify(pack(tmp_path, {"none": ""}), other, QUICK._replace(state=state, seconds=1e-6), say=said.append)
-    assert said == [f"{state} is about another machine: begun anew"]
+    assert said[0] == f"{state} is about another machine: begun anew"
     (tmp_path / "notes").write_text("mine\n", encoding="utf-8")
     with pytest.raises(ValueError, match="holds no verdicts"):
         walk(tmp_path, {"none": ""}, state=tmp_path / "notes")
@@ -180,3 +180,20 @@ def test_the_child_takes_nothing_from_the_directory_it_starts_in(tmp_path: Path)
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_an_interrupt_ends_the_walk_with_what_it_has(tmp_path: Path) -> None:
+    calls = 0
+
+    def stop(_: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 6:
+            raise KeyboardInterrupt
+
+    result = verify(pack(tmp_path, {"none": "", "no_sinks": ""}), HERE, QUICK, stop)
+    assert result.interrupted
+    assert 0 < result.checked < 6
+    assert [(c.finished, c.note) for c in result.counts] == [(False, "interrupted")] * 2
+    assert result.unfinished == ("mistaken/none", "mistaken/no_sinks")
+    assert result.clean

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from selector.cli import main
 from selector.locations import manifests_root
+from tests.selector.cli.interrupt import interrupted
 
 #: A quick walk that a busy machine does not cut short.
 ONE_ROUND = ("--quick", "--time", "600")
@@ -112,6 +115,61 @@ def test_nothing_to_run_here(capsys: pytest.CaptureFixture[str]) -> None:
     code, result, _ = found(capsys, "--backend", "torch_sdpa/cuda_math", *ONE_ROUND)
     assert code == 3
     assert result == {"checked": 0, "declared_but_fails": [], "wrong_numbers": [], "works_but_undeclared": []}
+
+
+def test_the_headline_where_nothing_runs_here(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only wrappers are asked: what they say is no verdict about calls that ran."""
+    assert main(["verify", "--backend", "torch_sdpa/cuda_math", *ONE_ROUND]) == 3
+    out, err = capsys.readouterr()
+    text = " ".join(out.partition("\n\n")[0].split())
+    assert re.fullmatch(
+        r"nothing could be run here: .* runs none of the candidates asked for \(1\);"
+        r" \d+ calls put to their wrappers: all as declared",
+        text,
+    )
+    assert "candidates that run here: 0; others, whose wrappers are asked: 1" in err.splitlines()[0]
+
+
+def test_the_headline_where_the_time_was_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A walk that did not end is not called as declared, and says how to go on."""
+    asked = ["verify", "--backend", "reference,torch_sdpa/cpu_math", "--time"]
+    assert main([*asked, "0.001"]) == 0
+    out, err = capsys.readouterr()
+    headline = " ".join(out.partition("\n\n")[0].split())
+    assert headline.startswith("no call was run on ")
+    assert headline.endswith("the walk is incomplete: 0 of 2 candidates that run here walked to the end")
+    assert "the walk is incomplete: --state FILE keeps the verdicts" in err
+    state = str(tmp_path / "walk.jsonl")
+    assert main([*asked, "5", "--state", state]) == 0
+    out, err = capsys.readouterr()
+    headline = " ".join(out.partition("\n\n")[0].split())
+    assert "compared: as declared so far, but the walk is incomplete: " in headline
+    assert f"the walk is incomplete: the same command goes on from the verdicts in {state}" in err
+    assert len(err.splitlines()) >= 3, "progress, from the beginning"
+
+
+def test_an_interrupt_shows_what_was_found(tmp_path: Path) -> None:
+    state = tmp_path / "walk.jsonl"
+    ran = interrupted("of the pairs", "verify", "--backend", "reference", "--state", str(state))
+    assert ran.code == 130, ran.err
+    assert "interrupted: 0 of 1 candidates that run here walked to the end" in " ".join(ran.out.split())
+    assert "  reference " in ran.out
+    assert f"interrupted: the same command goes on from the verdicts in {state}" in ran.err
+    assert json.loads(state.read_text(encoding="utf-8").splitlines()[0])["verify"] == 1
+    ran = interrupted("of the pairs", "verify", "--backend", "reference", "--json")
+    assert (ran.code, ran.json["declared_but_fails"]) == (130, [])
+    assert "interrupted: --state FILE keeps the verdicts" in ran.err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the device is there")
+@pytest.mark.parametrize("device", ["cuda", "rocm"])
+def test_a_device_that_is_not_there(device: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """No call is made, so no manifest is blamed."""
+    title = {"cuda": "CUDA", "rocm": "ROCm"}[device]
+    assert main(["verify", "--device", device, "--quick"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.match(rf"error: --device {device}: torch (here has no|finds no) {title}", err)
 
 
 @pytest.mark.parametrize(
