@@ -22,7 +22,7 @@ WIDTH = 100
 
 
 class Mark(NamedTuple):
-    """A place in a file; `line` and `column` start at 1 and count characters, not bytes. Line 0: a file that is not there."""
+    """A place in a file; `line` and `column` start at 1 and count characters, not bytes. Line 0: the whole file."""
 
     file: str
     line: int

@@ -66,9 +66,9 @@ def load_file(path: str | os.PathLike[str], called: str | None = None) -> Docume
             os.close(descriptor)
     except OSError as error:
         message = _OS_MESSAGES.get(error.errno or 0) or f"cannot be read: {error.strerror or error}"
-        raise ManifestError([Fault(Mark(name, 0, 0), "", message)]) from None
+        _no_file(name, message)
     except ValueError:  # a NUL in the name
-        _refuse(name, "not a possible file name", None)
+        _no_file(name, "not a possible file name")
     return load_text(data, name)
 
 
@@ -83,9 +83,9 @@ _OS_MESSAGES = {
 
 def _check_regular(name: str, status: os.stat_result) -> None:
     if stat.S_ISDIR(status.st_mode):
-        _refuse(name, "a directory, and a file was expected", None)
+        _no_file(name, "a directory, and a file was expected")
     if not stat.S_ISREG(status.st_mode):
-        _refuse(name, "not a regular file", None)
+        _no_file(name, "not a regular file")
 
 
 def _read(descriptor: int) -> bytes:
@@ -112,6 +112,11 @@ def _decode(data: bytes, name: str) -> str:
 
 def _refuse(name: str, message: str, hint: str | None) -> NoReturn:
     raise ManifestError([Fault(Mark(name, 1, 1), "", message, hint)])
+
+
+def _no_file(name: str, message: str) -> NoReturn:
+    """Raise ManifestError for what is no file to read: no place in it is meant."""
+    raise ManifestError([Fault(Mark(name, 0, 0), "", message)])
 
 
 def _refuse_at(name: str, text: str, index: int, message: str, hint: str) -> NoReturn:

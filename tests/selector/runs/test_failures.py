@@ -168,7 +168,8 @@ def test_the_kernel_is_what_is_broken(tmp_path: Path) -> None:
 def test_a_module_that_does_not_import(tmp_path: Path) -> None:
     for kernel, why in {
         "tests.selector.runs.broken_module": "RuntimeError: built for another torch",
-        "tests.selector.runs.no_such_module": "ModuleNotFoundError: No module named 'tests.selector.runs.no_such_module'",
+        "tests.selector.runs.no_such_module": "ModuleNotFoundError: No module named 'tests.selector.runs.no_such_module'"
+        " on Python's path (the kernel of the manifest is looked for there; PYTHONPATH adds directories)",
     }.items():
         clear_quarantine()
         catalog = catalog_of(tmp_path, ["failing/sound", "other"], kernel=kernel)
