@@ -345,7 +345,7 @@ def file_fault(path: Path | str) -> Fault:
     with pytest.raises(ManifestError) as caught:
         load_file(path)
     (fault,) = caught.value.faults
-    read = int(fault.message.startswith("larger") or "bytes" in fault.message)  # what is no file to read has no place in it
+    read = int("bytes" in fault.message or fault.message.startswith("larger"))  # else it is no file to read
     assert fault.at == Mark(os.fspath(path), read, read)
     assert read or str(fault).startswith(f"{printable(os.fspath(path))}: ")
     return fault
