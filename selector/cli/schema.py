@@ -150,7 +150,7 @@ def _domain(axis: Axis) -> str:
 
 def _table(vocabulary: Vocabulary) -> str:
     from selector.errors import printable
-    from selector.render.cells import cells, cut, pad
+    from selector.render.cells import cells, pad, wrap
 
     paint = output.paint()
     width = output.width()
@@ -171,8 +171,11 @@ def _table(vocabulary: Vocabulary) -> str:
         for axis in axes:
             aliases = f"  also {', '.join(axis.aliases)}" if axis.aliases else ""
             domain = _domain(axis)
-            text = cut(printable(f"{domain}{aliases}".strip() or axis.doc), max(width - wide - 12, 20))
-            lines.append(f"  {pad(axis.name, wide)}{pad(axis.type, 9)} {paint(text, 'dim')}".rstrip())
+            text = printable(f"{domain}{aliases}".strip() or axis.doc)
+            head = f"  {pad(axis.name, wide)}{pad(axis.type, 9)} "
+            for line in wrap(text, max(width - wide - 12, 20)) or [""]:
+                lines.append(f"{head}{paint(line, 'dim')}".rstrip())
+                head = " " * len(head)
     return "\n".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -241,6 +242,25 @@ def test_a_table_is_wrapped_and_never_cut(command: Command, monkeypatch: pytest.
     ran = command("matrix", "kv_cache_dtype", "layout")
     assert "…" not in ran.out
     assert max(map(len, ran.out.splitlines())) <= 60
+    axes = command("schema", "axes").out
+    assert "…" not in axes
+    assert "int4_per_token_head" in axes
     wide = command("explain", "--on", "h100", "head_size=64", "dtype=fp16")
     assert "…" not in wide.out
     assert "torch_sdpa/cuda_math" in wide.out
+
+
+def test_replay_says_codes_in_words(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "decision.json"
+    command("explain", "--on", "h100", *LAYER, "kv_cache_dtype=fp8", "--save", str(path))
+    saved = json.loads(path.read_text())
+    ident = next(
+        i for i, rs in saved["decision"]["rejected"].items() if any(r["code"] == "not_listed" for r in rs)
+    )
+    saved["decision"]["rejected"][ident] = [{"axis": "sinks", "code": "not_supported"}]
+    path.write_text(json.dumps(saved))
+    ran = command("replay", str(path))
+    assert ran.code == 1
+    assert f"reasons of {ident}: no longer refused for sinks (not supported); now also " in ran.out
+    assert "(not listed)" in ran.out
+    assert "_listed" not in ran.out
