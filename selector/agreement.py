@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from selector.report import Report
     from selector.request import Request
 
+    #: What one rank decides about, and for which machine.
+    Question = tuple[Request, Catalog, Environment, tuple[Preference, ...]]
+
 __all__ = ["Answer", "DisagreementError", "RankError", "agree", "choose"]
 
 #: Seconds that a rank waits for the others.
@@ -45,7 +48,10 @@ class DisagreementError(NoBackendError):
 
 
 class Answer(NamedTuple):
-    """What one rank sends: its environment, its accepted candidates in order, and why it refuses the others."""
+    """What one rank sends: its environment, its accepted candidates in order, and why it refuses the others.
+
+    ``device`` is empty where the rank failed before it knew its environment.
+    """
 
     rank: int
     device: str
@@ -85,7 +91,7 @@ def choose(answers: Sequence[Answer]) -> str:
     """The candidate that every rank takes. Raises RankError or DisagreementError, with the same text on every rank."""
     failed = [a for a in answers if a.error is not None]
     if failed:
-        raise RankError("; ".join(f"rank {a.rank} ({a.device}) failed: {a.error}" for a in failed))
+        raise RankError("; ".join(f"rank {a.rank}{_beside(a.device)} failed: {a.error}" for a in failed))
     places: dict[str, list[int]] = {}
     for answer in answers:
         for place, ident in enumerate(answer.accepted):
@@ -94,6 +100,10 @@ def choose(answers: Sequence[Answer]) -> str:
     if common:
         return min(common, key=lambda ident: (max(common[ident]), sum(common[ident]), ident))
     raise DisagreementError(_disagreement(answers, places))
+
+
+def _beside(device: str) -> str:
+    return f" ({device})" if device else ""
 
 
 def _disagreement(answers: Sequence[Answer], places: Mapping[str, list[int]]) -> str:
@@ -175,10 +185,7 @@ class _Group:
 
 
 def agree(
-    request: Callable[[], Request],
-    catalog: Catalog,
-    environment: Environment,
-    preferences: tuple[Preference, ...],
+    question: Callable[[], Question],
     group: Any,
     *,
     strict: bool = False,
@@ -186,37 +193,34 @@ def agree(
 ) -> tuple[Report, str, tuple[Answer, ...]]:
     """This rank's report, the candidate that all ranks take, and the ranks' answers (empty where all were equal).
 
-    ``request`` is made inside, so that a rank whose request is wrong still meets the others.
+    ``question`` is asked inside, so that a rank whose request, environment or configuration is wrong still meets the others.
     """
     from selector.selection import decide
 
     channel = _Group(group, limit)
     error: Exception | None = None
     report: Report | None = None
-    fields: dict[str, Any] = {}
+    facts: list[object] = []
+    device = ""
     try:
-        asked = request()
-        fields = asked.to_dict()
-        report = decide(asked, catalog, environment, preferences, strict=strict)
+        request, catalog, environment, preferences = question()
+        device = device_of(environment)
+        facts = [
+            environment.fingerprint,
+            catalog.hash,
+            request.to_dict(),
+            [p.to_dict() for p in preferences],
+        ]
+        report = decide(request, catalog, environment, preferences, strict=strict)
         answer = answer_of(report, channel.rank)
     except Exception as failure:
         # A rank that fails alone must still meet the others, or they would wait for it.
         error = failure
         text = str(failure).strip().splitlines()
-        answer = Answer(
-            channel.rank, device_of(environment), (), {}, text[0] if text else type(failure).__name__
-        )
+        answer = Answer(channel.rank, device, (), {}, text[0] if text else type(failure).__name__)
     digest = hashlib.sha256(
         json.dumps(
-            [
-                environment.fingerprint,
-                catalog.hash,
-                fields,
-                [p.to_dict() for p in preferences],
-                strict,
-                list(answer.accepted),
-                answer.error,
-            ],
+            [facts, strict, list(answer.accepted), answer.error],
             sort_keys=True,
             default=str,
         ).encode()

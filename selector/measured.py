@@ -270,12 +270,23 @@ def in_use() -> Measurements | None:
     known = _IN_USE  # looked at once: another thread may forget it
     if known is None:
         turn = _TURN
-        path = default_path()
-        named = bool(os.environ.get(VARIABLE))
-        known = (load(path) if path is not None and (named or os.path.isfile(path)) else None,)
+        known = (read(),)
         if turn is _TURN:
             _IN_USE = known
     return known[0]
+
+
+def read() -> Measurements | None:
+    """The measurements of this user as their file says now; None where there is no file."""
+    path = default_path()
+    named = bool(os.environ.get(VARIABLE))
+    return load(path) if path is not None and (named or os.path.isfile(path)) else None
+
+
+def use(found: Measurements | None) -> None:
+    """Go by measurements that were just read; the caller has decisions forgotten."""
+    global _IN_USE, _TURN
+    _IN_USE, _TURN = (found,), object()
 
 
 def unused(request: Request, environment: Environment) -> str | None:

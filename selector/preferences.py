@@ -42,7 +42,8 @@ class Preference(NamedTuple):
 def _names(value: str | Iterable[str] | None) -> tuple[str, ...]:
     if value is None:
         return ()
-    items = value.split(",") if isinstance(value, str) else list(value)
+    words: Any = value.split(",") if isinstance(value, str) else value
+    items = list(words) if isinstance(words, Iterable) else [words]
     if not all(isinstance(n, str) for n in items):
         raise TypeError(f"backends are named by text, not {value!r}")
     return tuple(n.strip() for n in items if n and n.strip())
@@ -98,6 +99,12 @@ def from_process(variables: Mapping[str, str] | None = None) -> tuple[Preference
     if variables is None and turn is _TURN:
         _PROCESS = result
     return result
+
+
+def use(wishes: tuple[Preference, ...]) -> None:
+    """Go by wishes that were just read (`from_process(os.environ)`); the caller has decisions forgotten."""
+    global _PROCESS, _TURN
+    _PROCESS, _TURN = wishes, object()
 
 
 def forget() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from _thread import allocate_lock
 from collections.abc import Callable, Mapping
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from selector import engine, measured, quarantine
@@ -20,6 +21,7 @@ from selector.preferences import Preference
 from selector.request import Request
 
 if TYPE_CHECKING:
+    from selector.agreement import Question
     from selector.decision import Decision
     from selector.manifest import Candidate
     from selector.reasons import Reason
@@ -208,11 +210,13 @@ def default_state() -> _State:
 def reload(*packs: str, manifests: str | None = None) -> Catalog:
     """Load the default catalog anew, probe this machine and read the preferences again.
 
-    The new state replaces the old one at once and whole; a broken edit raises ManifestError and leaves the old one in use.
+    The new state replaces the old one at once and whole. A broken manifest, configuration file or file of measurements raises
+    ManifestError and leaves the old state in use.
     """
     state = _State(Catalog.load(*packs, manifests=manifests), Environment.probe())
-    prefs.forget()
-    measured.forget()
+    wishes, measurements = prefs.from_process(os.environ), measured.read()
+    prefs.use(wishes)
+    measured.use(measurements)
     _PRESETS.clear()
     _use(state)
     quarantine.changed()  # whoever keeps selections forgets them
@@ -314,20 +318,29 @@ def select(
                 memo.clear()
             memo[request] = selection
         return selection
+    said = (request, fields, catalog, environment, backend, avoid, prefer, model_prefers)
+    if group is not None:  # what is wrong with this rank's words is said to the others, who would wait for it
+        return _together(partial(_question, *said), strict, group, group_limit)
+    return _selected(*_question(*said), strict)
+
+
+def _question(
+    request: Request | Mapping[str, Any] | None,
+    fields: Mapping[str, Any],
+    catalog: Catalog | None,
+    environment: Environment | str | None,
+    backend: str | None,
+    avoid: Any,
+    prefer: Any,
+    model: Any,
+) -> Question:
     used, machine = _context(catalog, environment)
-    preferences = _preferences(backend, avoid, prefer, model_prefers, "call")
-    if group is not None:
-        return _together(
-            lambda: _request(request, fields, used), used, machine, preferences, strict, group, group_limit
-        )
-    return _selected(_request(request, fields, used), used, machine, preferences, strict)
+    preferences = _preferences(backend, avoid, prefer, model, "call")
+    return _request(request, fields, used), used, machine, preferences
 
 
 def _together(
-    request: Callable[[], Request],
-    catalog: Catalog,
-    environment: Environment,
-    preferences: tuple[Preference, ...],
+    question: Callable[[], Question],
     strict: bool,
     group: Any,
     limit: float,
@@ -335,14 +348,15 @@ def _together(
     """The candidate that all ranks of a group take, as this rank's selection."""
     from selector.agreement import agree
 
-    report, chosen, _ = agree(request, catalog, environment, preferences, group, strict=strict, limit=limit)
+    report, chosen, _ = agree(question, group, strict=strict, limit=limit)
+    catalog, preferences = report.catalog, report.preferences
     i = catalog.program.position[chosen]
     ranked = (i, *(k for k in report.outcome.ranked if k != i))
     found = report.outcome
     outcome = Outcome(ranked, found.excluded, found.policy, found.listed, found.removed)
     pin = Preference("pin", (chosen,), "call", "the process group")
     spoken = preferences if report.outcome.ranked[0] == i else (pin, *preferences)
-    return Selection(catalog, environment, report.request, outcome, spoken, strict)
+    return Selection(catalog, report.environment, report.request, outcome, spoken, strict)
 
 
 def _context(catalog: Catalog | None, environment: Environment | str | None) -> tuple[Catalog, Environment]:

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from selector import Catalog, Environment, PinError, Request, measured, preferences, reload, select
+from selector import (
+    Catalog,
+    Environment,
+    ManifestError,
+    PinError,
+    Request,
+    measured,
+    preferences,
+    reload,
+    select,
+)
 from selector.measured import Entry, Measurements, Timing
 
 ASKED = {"head_size": 64, "dtype": "float32"}
@@ -116,3 +126,27 @@ def test_a_name_in_the_configuration_that_nobody_has_is_told_with_its_place(
     preferences.forget()
     with pytest.raises(PinError, match=r"^ATTN_SELECTOR_BACKEND=nonsense: no backend"):
         select(Request(ASKED))
+
+
+@pytest.mark.parametrize("variable", [preferences.CONFIG_VARIABLE, measured.VARIABLE])
+@pytest.mark.parametrize("text", [None, "surprise: 1\n"])
+def test_a_reload_with_a_broken_file_of_the_user_leaves_the_state_in_use(
+    variable: str, text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ATTN_SELECTOR_AVOID", "reference")
+    catalog = reload()
+    usual = select(ASKED)
+    file = tmp_path / "file.yaml"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    monkeypatch.setenv(variable, str(file))
+    monkeypatch.setenv("ATTN_SELECTOR_AVOID", usual.backend)
+    with pytest.raises(ManifestError, match=r"file\.yaml"):
+        reload()
+    other = {**ASKED, "head_size": 72}  # not asked before
+    assert select(ASKED).id == usual.id
+    assert select(other).catalog is catalog
+    assert select(other).backend == usual.backend
+    monkeypatch.setenv(variable, "")
+    reload()
+    assert select(ASKED).backend != usual.backend

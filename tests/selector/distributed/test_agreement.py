@@ -67,6 +67,24 @@ def test_a_rank_with_a_wrong_request_still_meets_the_others() -> None:
     assert all("rank 1" in s["message"] and "hed_size" in s["message"] for s in said)
 
 
+@pytest.mark.parametrize(
+    ("mode", "presets", "said_of"),
+    [
+        ("configuration", ["h100", "h100"], "/no/such/file.yaml"),
+        ("preset", ["h100", "nosuch"], "nosuch"),
+        ("backend", ["h100", "h100"], "not 3"),
+    ],
+)
+def test_a_rank_whose_machine_or_wishes_cannot_be_read_still_meets_the_others(
+    mode: str, presets: list[str], said_of: str
+) -> None:
+    said = ranks(presets, mode)
+    assert {s["error"] for s in said} == {"RankError"}
+    assert len({s["message"] for s in said}) == 1
+    assert "rank 1 failed" in said[0]["message"] and said_of in said[0]["message"]
+    assert all(s["seconds"] < 2.5 for s in said), "waited for the limit"
+
+
 @pytest.mark.parametrize("mode", ["die", "late"])
 def test_a_rank_that_is_gone_is_an_error_within_the_limit(mode: str) -> None:
     said = ranks(["h100", "h100", "a100"], mode)

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from datetime import timedelta
+from typing import Any
 
 import torch.distributed as dist
 
@@ -29,13 +30,18 @@ def main() -> None:
         fields |= {"kv_cache_dtype": "fp8_e4m3", "per_head_scales": True}
     if mode == "mistake" and rank == 1:
         fields["hed_size"] = 1
+    if mode == "configuration" and rank == 1:
+        os.environ["ATTN_SELECTOR_CONFIG"] = "/no/such/file.yaml"
+    backend: Any = 3 if mode == "backend" and rank == 1 else None
+    machine = preset if mode in ("preset", "backend", "configuration") else Environment.preset(preset)
     start = time.monotonic()
     answer: dict[str, object] = {"rank": rank}
     try:
         selection = select(
             fields,
-            environment=Environment.preset(preset),
+            environment=machine,
             catalog=catalog,
+            backend=backend,
             group=dist.group.WORLD,
             group_limit=3.0,
         )
