@@ -123,7 +123,9 @@ class _Fleet(Screen):
     def diverging(self) -> None:
         self.title("Where the fleet diverges")
         if not self.plan.diverging:
-            self.put("nowhere: every layer runs on the same candidate on all machines", 2, 6)
+            runs = any(p.verdict.chosen is not None for places in self.plan.rows.values() for p in places)
+            same = "every layer runs on the same candidate on all machines"
+            self.put(f"nowhere: {same}" if runs else "nowhere: nothing runs on any machine", 2, 6)
             return
         counts = {m.name: m.count for m in self.plan.fleet.machines}
         for entry in self.plan.diverging:

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from selector.analysis.classes import Class
 from selector.analysis.describe import allowed_text, by_specifiers
-from selector.analysis.facets import Facet
+from selector.analysis.facets import Facet, derived
 from selector.analysis.integers import cut
+from selector.analysis.space import Space
+from selector.analysis.translate import Translation
 from selector.analysis.versions import named_versions, representatives
+from selector.catalog import Catalog
 from selector.versions import contains
 from selector.vocabulary import Vocabulary
 
@@ -102,3 +105,18 @@ def test_one_range_of_numbers_in_words(starts: list[int], moduli: list[int], dra
         k = next(k for k, p in enumerate(pieces) if p.holds(number))
         assert meets(text, number) or k not in wanted, (number, text)
         assert not meets(text, number) or k in inside, (number, text)
+
+
+def test_a_ratio_is_at_least_one() -> None:
+    """Of a derived number only what its operands allow is told."""
+    program = Catalog.load("core").program
+    found = {f.name: f for f in derived(Translation(Space([program]), program))}
+    texts = {
+        name: [
+            allowed_text(found[name], frozenset({k}), frozenset({k})) for k in range(len(found[name].classes))
+        ]
+        for name in ("group_size", "group_remainder", "max_head_size")
+    }
+    assert {"1", "at least 2"} <= set(texts["group_size"])
+    assert texts["max_head_size"][0] == "at most 128"  # not "1 to 128"
+    assert not any("at most 0" in text or "-1" in text for found in texts.values() for text in found)

@@ -22,6 +22,7 @@ from selector.environment import Environment
 from selector.report import Report
 from selector.request import Request
 from selector.selection import decide
+from selector.vocabulary import UNKNOWN, Packages
 from tests.plain.strategies import Case, cases
 from tests.property.test_engine_matches_plain import SLOW, compiled
 
@@ -117,8 +118,6 @@ def test_holes_are_where_the_engine_selects_nothing(case: Case, seed: int) -> No
 
 def known(environment: Environment, catalog: Catalog) -> bool:
     """Whether every fact of a machine is known, and no package in doubt."""
-    from selector.vocabulary import UNKNOWN, Packages
-
     values = environment.values(catalog.vocabulary)
     for axis in catalog.vocabulary.axes:
         if axis.of != "environment" or axis.derive is not None:
@@ -155,6 +154,10 @@ class Tries:
                 if literal != now and literal not in odd
                 for value in self._members(c, given)
             ]
+            if given.package is not None and not isinstance(
+                report.environment.facts.get(given.axis.name), Packages
+            ):
+                values = []  # one package that becomes known makes it known what all the others are: no single change
             self.choices.append((given, values))
 
     def _members(self, found: Class, given: Given) -> list[Any]:
@@ -164,8 +167,6 @@ class Tries:
 
     def meets(self, names: Sequence[Given], values: Sequence[Any], goal: str) -> bool:
         """Whether the engine takes the candidate with these changes."""
-        from selector.vocabulary import Packages
-
         fields = self.report.request.to_dict()
         facts = dict(self.report.environment.facts)
         for given, value in zip(names, values):

@@ -200,3 +200,16 @@ def test_a_broken_file_is_shown_with_its_lines(command: Command, fleet: Path) ->
     linted = command("lint", str(fleet))
     assert linted.code != 0
     assert "h1000" in linted.out + linted.err
+
+
+def test_where_nothing_runs_nothing_is_the_same_everywhere(command: Command, tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text("fleet: 1\nmachines: [{on: h100}, {on: a100}]\n", encoding="utf-8")
+    ran = command("plan", str(ROOT / "tests/data/configs/deepseek-v3"), "--fleet", str(fleet))
+    assert ran.code == 3
+    assert "nowhere: nothing runs on any machine" in ran.out
+    shown = command(
+        "plan", str(ROOT / "tests/data/configs/deepseek-v3"), "--fleet", str(fleet), "--verbose"
+    ).out
+    assert "--pack vllm: " in shown
+    assert "drop mla" not in shown
