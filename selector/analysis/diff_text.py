@@ -160,8 +160,8 @@ def _winner(group: _Group) -> tuple[list[str], bool]:
 
 def diff_markdown(diff: Diff) -> str:
     """For a review comment."""
-    lines = [f"### `{diff.name}`", "", _summary(diff), ""]
-    lines += [f"- {note}" for note in diff.notes]
+    lines = [f"### `{diff.name}`", "", _summary(diff)]
+    lines += ["", *(f"- {note}" for note in diff.notes)] if diff.notes else []
     kind = ""
     for group in _groups(diff.changes):
         first = group.first
