@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,15 +22,65 @@ def _shape(tensor: Tensor) -> list[int]:
     return list(tensor.shape)
 
 
+def _what(value: object) -> str | None:
+    """A value that is of a wrong type, in a few words."""
+    if value is None:
+        return None
+    shown = repr(value) if isinstance(value, (str, bool, int, float, complex)) else ""
+    kind = type(value).__qualname__
+    return f"{shown} of type {kind}" if 0 < len(shown) <= 40 else f"a value of type {kind}"
+
+
+def _tensor(field: str, value: object) -> None:
+    if not isinstance(value, torch.Tensor):
+        raise CallError(field, _what(value), "a tensor")
+
+
+def _is_numpy_scalar(value: object, kinds: str) -> bool:
+    """Whether it is one of numpy's scalars of these kinds (``i``, ``u``, ``f``, ``b``), without importing numpy."""
+    if type(value).__module__ != "numpy" or getattr(value, "ndim", 1) != 0:
+        return False
+    return getattr(getattr(value, "dtype", None), "kind", " ") in kinds
+
+
+def flag(field: str, value: object) -> bool:
+    """A value that is neither True nor False itself: numpy's are taken, and nothing else."""
+    if isinstance(value, (bool, torch.SymBool)):
+        return bool(value)
+    if _is_numpy_scalar(value, "b"):
+        return bool(value)
+    raise CallError(field, _what(value), "True or False")
+
+
+def _integer(field: str, value: object, expected: str) -> int:
+    """Numpy's integers become Python's; a float, a bool and a tensor (that would have to be waited for) are none."""
+    if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
+        return value  # type: ignore[return-value]
+    if _is_numpy_scalar(value, "iu"):
+        return operator.index(value)  # type: ignore[arg-type]
+    raise CallError(field, _what(value), expected)
+
+
+def _real(field: str, value: object, expected: str) -> float:
+    """Numpy's numbers become Python's; text, a bool, a complex number and a tensor are none."""
+    if isinstance(value, (float, int, torch.SymFloat, torch.SymInt)) and not isinstance(value, bool):
+        return value  # type: ignore[return-value]
+    if _is_numpy_scalar(value, "fiu"):
+        return float(value)  # type: ignore[arg-type]
+    raise CallError(field, _what(value), expected)
+
+
 def tensors(q: Tensor, k: Tensor, v: Tensor, layout: str, *, packed_q: bool) -> None:
     """Ranks, dtypes, devices and head counts of the three main tensors."""
     if not (isinstance(q, torch.Tensor) and isinstance(k, torch.Tensor) and isinstance(v, torch.Tensor)):
-        field, found = next(
-            (n, t) for n, t in (("q", q), ("k", k), ("v", v)) if not isinstance(t, torch.Tensor)
+        for field, tensor in (("q", q), ("k", k), ("v", v)):
+            _tensor(field, tensor)
+    if not (q.layout is k.layout is v.layout is torch.strided) or q.is_nested or k.is_nested or v.is_nested:
+        field, tensor = next(
+            (n, t) for n, t in (("q", q), ("k", k), ("v", v)) if t.layout is not torch.strided or t.is_nested
         )
-        raise CallError(
-            field, None if found is None else f"a value of type {type(found).__qualname__}", "a tensor"
-        )
+        found = f"layout {tensor.layout}" + (" (nested)" if tensor.is_nested else "")
+        raise CallError(field, found, "torch.strided, and no nested tensor (packed sequences: cu_seqlens_q)")
     rank_q, rank_kv = (3 if packed_q else 4), (3 if layout == "varlen" else 4)
     shape_q, shape_k, shape_v = q.shape, k.shape, v.shape
     if len(shape_q) != rank_q:
@@ -95,17 +146,19 @@ def lengths(
         if batch < 0:
             raise CallError("cu_seqlens_q", "shape [0]", "[batch + 1]: at least one entry")
         longest_q = _longest("max_seqlen_q", max_seqlen_q)
-    elif layout != "varlen" and max_seqlen_q is not None and max_seqlen_q != longest_q:
-        raise CallError("max_seqlen_q", max_seqlen_q, f"nothing, or q's length {longest_q} (q is not packed)")
+    elif layout != "varlen" and max_seqlen_q is not None:
+        expected = f"nothing, or q's length {longest_q} (q is not packed)"
+        if _integer("max_seqlen_q", max_seqlen_q, expected) != longest_q:
+            raise CallError("max_seqlen_q", max_seqlen_q, expected)
     if layout == "paged":
         return batch, longest_q, _paged(k, q.device, batch, cu_seqlens_k, max_seqlen_k, block_table, seq_lens)
     if seq_lens is not None:
         raise CallError("seq_lens", "a tensor", "nothing without block_table (it describes a paged cache)")
     if layout == "dense":
-        if max_seqlen_k is not None and max_seqlen_k != k.shape[1]:
-            raise CallError(
-                "max_seqlen_k", max_seqlen_k, f"nothing, or k's length {k.shape[1]} (dense layout)"
-            )
+        if max_seqlen_k is not None:
+            expected = f"nothing, or k's length {k.shape[1]} (dense layout)"
+            if _integer("max_seqlen_k", max_seqlen_k, expected) != k.shape[1]:
+                raise CallError("max_seqlen_k", max_seqlen_k, expected)
         return batch, longest_q, k.shape[1]
     if cu_seqlens_k is None:
         raise CallError(
@@ -145,12 +198,15 @@ def _paged(
     capacity = block_table.shape[1] * k.shape[1]
     if max_seqlen_k is None:
         return capacity
-    if max_seqlen_k < 0 or max_seqlen_k > capacity:
-        raise CallError("max_seqlen_k", max_seqlen_k, f"0 to {capacity}, what the block table can hold")
-    return max_seqlen_k
+    expected = f"0 to {capacity}, what the block table can hold"
+    longest = _integer("max_seqlen_k", max_seqlen_k, expected)
+    if longest < 0 or longest > capacity:
+        raise CallError("max_seqlen_k", max_seqlen_k, expected)
+    return longest
 
 
 def _index(field: str, tensor: Tensor, what: str, rank: int, device: torch.device) -> None:
+    _tensor(field, tensor)
     if tensor.dtype != torch.int32:
         raise CallError(field, f"dtype {tensor.dtype}", "torch.int32")
     if tensor.dim() != rank:
@@ -160,23 +216,27 @@ def _index(field: str, tensor: Tensor, what: str, rank: int, device: torch.devic
 
 
 def _longest(field: str, value: int | None) -> int:
-    if value is None:
-        raise CallError(field, None, "an integer: a packed batch says its longest sequence")
-    if value < 0:
+    longest = _integer(field, value, "an integer: a packed batch says its longest sequence")
+    if longest < 0:
         raise CallError(field, value, "0 or more")
-    return value
+    return longest
 
 
 def canonical_window(causal: bool, window: Window | None) -> tuple[bool, Window | None]:
     """One spelling of the band: a right bound of 0 is causal, and causal leaves no right bound to say."""
     if window is None:
         return causal, None
+    if not isinstance(window, (tuple, list)):
+        raise CallError("window", _what(window), "(left, right): two counts of keys, None for no bound")
     if len(window) != 2:
         raise CallError("window", window, "(left, right)")
     left, right = window
-    for bound in (left, right):
-        if bound is not None and bound < 0:
-            raise CallError("window", window, "bounds of 0 or more, None for no bound")
+    if left is not None:
+        left = _integer("window", left, "integers (left, right), None for no bound")
+    if right is not None:
+        right = _integer("window", right, "integers (left, right), None for no bound")
+    if (left is not None and left < 0) or (right is not None and right < 0):
+        raise CallError("window", window, "bounds of 0 or more, None for no bound")
     causal = causal or right == 0
     if causal:
         right = None
@@ -185,6 +245,7 @@ def canonical_window(causal: bool, window: Window | None) -> tuple[bool, Window 
 
 def alibi(slopes: Tensor, batch: int, heads: int, device: torch.device) -> None:
     """fp32 ``[heads]`` or ``[batch, heads]``."""
+    _tensor("alibi_slopes", slopes)
     if slopes.dtype != torch.float32:
         raise CallError("alibi_slopes", f"dtype {slopes.dtype}", "torch.float32")
     shape = _shape(slopes)
@@ -195,6 +256,7 @@ def alibi(slopes: Tensor, batch: int, heads: int, device: torch.device) -> None:
 
 def sinks(values: Tensor, heads: int, device: torch.device) -> None:
     """A floating-point ``[heads]``."""
+    _tensor("sinks", values)
     if not values.dtype.is_floating_point or values.dtype in FP8_DTYPES:
         raise CallError("sinks", f"dtype {values.dtype}", "a floating-point dtype of 16 bits or more")
     if _shape(values) != [heads]:
@@ -204,6 +266,7 @@ def sinks(values: Tensor, heads: int, device: torch.device) -> None:
 
 def mask(values: Tensor, full: tuple[int, int, int, int], device: torch.device) -> None:
     """bool or float, broadcastable to ``full``."""
+    _tensor("mask", values)
     if values.dtype != torch.bool and (not values.dtype.is_floating_point or values.dtype in FP8_DTYPES):
         raise CallError("mask", f"dtype {values.dtype}", "torch.bool, or a floating-point bias")
     shape = _shape(values)
@@ -214,19 +277,31 @@ def mask(values: Tensor, full: tuple[int, int, int, int], device: torch.device) 
     _same_device("mask", values, device)
 
 
-def numbers(softcap: float | None, scale: float | None, dropout_p: float) -> None:
-    """The plain numbers of a call."""
-    if softcap is not None and not (0.0 <= softcap < math.inf):
-        raise CallError("softcap", softcap, "a positive number (None or 0: off)")
-    if scale is not None and not math.isfinite(scale):
-        raise CallError("scale", scale, "a finite number")
+def numbers(
+    softcap: float | None, scale: float | None, dropout_p: float
+) -> tuple[float | None, float | None, float]:
+    """The plain numbers of a call, as Python's own; a softcap that is off is None."""
+    if softcap is not None:
+        expected = "a positive number (None or 0: off)"
+        softcap = _real("softcap", softcap, expected)
+        if not (0.0 <= softcap < math.inf):
+            raise CallError("softcap", softcap, expected)
+        softcap = softcap if softcap else None
+    if scale is not None:
+        scale = _real("scale", scale, "a finite number")
+        if not math.isfinite(scale):
+            raise CallError("scale", scale, "a finite number")
+    if type(dropout_p) is not float:
+        dropout_p = _real("dropout_p", dropout_p, "0 <= p < 1")
     if not 0.0 <= dropout_p < 1.0:
         raise CallError("dropout_p", dropout_p, "0 <= p < 1")
+    return softcap, scale, dropout_p
 
 
 def scale(field: str, value: float | Tensor, heads: int, device: torch.device) -> Scale:
     """A factor a tensor or a head; 1.0 is None, because it changes nothing."""
     if not isinstance(value, torch.Tensor):
+        value = _real(field, value, "a finite number, or a tensor")
         if not math.isfinite(value):
             raise CallError(field, value, "a finite number")
         return None if value == 1.0 else value

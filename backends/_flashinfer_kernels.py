@@ -15,6 +15,7 @@ from backends import _flashinfer_batch as batches
 from backends._flashinfer_plan import Shared, planned, stream_of, workspace
 from backends._guard import NotSupported
 from backends._launch import scaled_output
+from backends._scales import is_not_positive, positive
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -40,6 +41,8 @@ class Job(NamedTuple):
     """``fa2`` or ``fa3``, FlashInfer's name of the kernels."""
     q: Tensor
     """``[tokens, num_heads, head_size]``; scales that are tensors are in it already (but an fp8 query's)."""
+    softmax_scale: float
+    """The call's, above 0."""
     q_scale: float | None
     k_scale: float | None
     """What is left of the two scales: numbers."""
@@ -57,7 +60,7 @@ class Job(NamedTuple):
     @property
     def folded_scale(self) -> float:
         """The softmax scale with the query's and the keys' scales in it."""
-        return self.call.softmax_scale * (self.q_scale or 1.0) * (self.k_scale or 1.0)
+        return self.softmax_scale * (self.q_scale or 1.0) * (self.k_scale or 1.0)
 
     @property
     def causal(self) -> bool:
@@ -71,7 +74,8 @@ def job_of(call: Call, package: ModuleType, variant: str) -> Job:
     q = batches.tokens(call.q)
     if q.dtype == torch.float8_e4m3fn:
         heads = _head_scales(call)
-        return Job(call, package, variant, backend, q, None, None, None, heads)
+        q, softmax_scale = positive(q, call.softmax_scale)
+        return Job(call, package, variant, backend, q, softmax_scale, None, None, None, heads)
     numbers: list[float | None] = []
     for scale in (call.q_scale, call.k_scale):
         if isinstance(scale, torch.Tensor):
@@ -79,7 +83,13 @@ def job_of(call: Call, package: ModuleType, variant: str) -> Job:
             numbers.append(None)
         else:
             numbers.append(scale)
-    return Job(call, package, variant, backend, q, numbers[0], numbers[1], call.v_scale, ())
+    softmax_scale = call.softmax_scale
+    if is_not_positive(softmax_scale) or any(is_not_positive(number) for number in numbers):
+        for number in numbers:
+            softmax_scale *= 1.0 if number is None else number
+        q, softmax_scale = positive(q, softmax_scale)
+        numbers = [None, None]
+    return Job(call, package, variant, backend, q, softmax_scale, numbers[0], numbers[1], call.v_scale, ())
 
 
 def _head_scales(call: Call) -> tuple[Tensor, ...]:
@@ -203,7 +213,7 @@ def decode(job: Job) -> Pair:
             call.num_kv_heads,
             call.head_size,
             pages.page_size,
-            sm_scale=call.softmax_scale,
+            sm_scale=job.softmax_scale,
             **_plan_common(job),
         )
 
@@ -251,7 +261,7 @@ def paged(job: Job) -> Pair:
             found.page_size,
             head_dim_vo=call.head_size_v,
             causal=call.causal,
-            sm_scale=call.softmax_scale,
+            sm_scale=job.softmax_scale,
             **_plan_common(job),
         )
 

@@ -59,10 +59,13 @@ def plan(q: Tensor, keys: int, causal: bool, mask: Tensor | None) -> Plan:
 
 
 def _bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Four dimensions, additive, in the query's dtype or float32: what the kernels take."""
+    """Four dimensions, additive, in the query's dtype, or float32 beside 16 bits: what the kernels take.
+
+    The flash kernel on CPUs adds a float32 mask wrongly to 16 and more float64 scores (torch 2.13).
+    """
     mask = mask[(None,) * (4 - mask.dim())]
     if mask.dtype == torch.bool:
         return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)
-    if mask.dtype in (dtype, torch.float32):
+    if mask.dtype == dtype or (mask.dtype == torch.float32 and dtype.itemsize < 4):
         return mask
     return mask.to(dtype if dtype.itemsize >= 4 else torch.float32)

@@ -74,7 +74,7 @@ def flash_on_cpu(general: General, clean: Callable[[], bool]) -> General:
                 and k.is_cpu
                 and v.is_cpu
             )
-        except AttributeError:  # no tensor; the whole way names it
+        except (AttributeError, RuntimeError):  # no tensor, or none with strides; the whole way names it
             short = False
         if short:
             try:

@@ -215,6 +215,10 @@ def make_call(
     Raises:
         CallError: naming the field, what it is, and what it had to be.
     """
+    if (causal is not True and causal is not False) or (return_lse is not True and return_lse is not False):
+        causal, return_lse = _check.flag("causal", causal), _check.flag("return_lse", return_lse)
+    if deterministic is not True and deterministic is not False:
+        deterministic = _check.flag("deterministic", deterministic)
     packed = cu_seqlens_q is not None or cu_seqlens_k is not None
     layout = "paged" if block_table is not None else "varlen" if packed else "dense"
     _check.tensors(q, k, v, layout, packed_q=cu_seqlens_q is not None or layout == "varlen")
@@ -229,7 +233,7 @@ def make_call(
         _check.sinks(sinks, heads, q.device)
     if mask is not None:
         _check.mask(mask, (batch, heads, longest_q, longest_k), q.device)
-    _check.numbers(softcap, scale, dropout_p)
+    softcap, scale, dropout_p = _check.numbers(softcap, scale, dropout_p)
     # in the order of the class: by name takes twice as long
     return Call(
         q,
@@ -244,7 +248,7 @@ def make_call(
         seq_lens,
         causal,
         window,
-        softcap if softcap else None,
+        softcap,
         alibi_slopes,
         sinks,
         mask,

@@ -31,6 +31,7 @@ from backends._launch import (
     nothing,
     result,
 )
+from backends._scales import positive
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -114,13 +115,14 @@ def _launch(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
         return _paged(package, call)
     window = window_of(call)
     softcap = call.softcap or 0.0
+    q, scale = positive(call.q, call.softmax_scale)
     if call.layout == "dense":
         returned = package.flash_attn_func(
-            call.q,
+            q,
             call.k,
             call.v,
             dropout_p=call.dropout_p,
-            softmax_scale=call.softmax_scale,
+            softmax_scale=scale,
             causal=call.causal,
             window_size=window,
             softcap=softcap,
@@ -131,7 +133,7 @@ def _launch(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
     else:
         starts_k = call.cu_seqlens_k if call.seq_lens is None else cumulative(call.seq_lens)
         returned = package.flash_attn_varlen_func(
-            call.q,
+            q,
             call.k,
             call.v,
             cu_seqlens_q=call.cu_seqlens_q,
@@ -139,7 +141,7 @@ def _launch(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
             max_seqlen_q=longest_query(call),
             max_seqlen_k=call.max_seqlen_k,
             dropout_p=call.dropout_p,
-            softmax_scale=call.softmax_scale,
+            softmax_scale=scale,
             causal=call.causal,
             window_size=window,
             softcap=softcap,
@@ -155,13 +157,14 @@ def _launch(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
 
 
 def _paged(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
+    q, scale = positive(call.q, call.softmax_scale)
     returned = package.flash_attn_with_kvcache(
-        call.q,
+        q,
         call.k,
         call.v,
         cache_seqlens=call.seq_lens,
         block_table=call.block_table,
-        softmax_scale=call.softmax_scale,
+        softmax_scale=scale,
         causal=call.causal,
         window_size=window_of(call),
         softcap=call.softcap or 0.0,

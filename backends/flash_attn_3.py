@@ -29,6 +29,7 @@ from backends._launch import (
     nothing,
     result,
 )
+from backends._scales import is_not_positive, positive
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -84,6 +85,11 @@ def refuses(call: Call) -> str | None:
         return reason
     if call.k.dtype != _FP8 and not (call.q_scale is call.k_scale is call.v_scale is None):
         return "scales without an fp8 cache: FlashAttention 3 ignores them"
+    for name, scale in (("q_scale", call.q_scale), ("k_scale", call.k_scale)):
+        if is_not_positive(scale):
+            return (
+                f"{name} {scale}: the kernel multiplies scores by it after masking, so it has to be above 0"
+            )
     if call.training:
         if call.k.dtype == _FP8:
             return "gradients with fp8: FlashAttention 3 has a forward kernel only"
@@ -142,8 +148,9 @@ def _launch(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
             f"log-sum-exp with {what}: this build's {function.__name__} has no return_attn_probs",
         )
     q, descales = _scales(call)
+    q, scale = positive(q, call.softmax_scale)
     common = {
-        "softmax_scale": call.softmax_scale,
+        "softmax_scale": scale,
         "causal": call.causal,
         "window_size": _window(call),
         "softcap": call.softcap or 0.0,
@@ -169,6 +176,7 @@ def _launch(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
 
 def _with_kvcache(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | None]:
     q, descales = _scales(call)
+    q, scale = positive(q, call.softmax_scale)
     returned = package.flash_attn_with_kvcache(
         q,
         call.k,
@@ -177,7 +185,7 @@ def _with_kvcache(package: ModuleType, call: Call) -> tuple[Tensor, Tensor | Non
         page_table=call.block_table,
         cu_seqlens_q=call.cu_seqlens_q,
         max_seqlen_q=call.max_seqlen_q if call.packed_q else None,
-        softmax_scale=call.softmax_scale,
+        softmax_scale=scale,
         causal=call.causal,
         window_size=_window(call),
         softcap=call.softcap or 0.0,

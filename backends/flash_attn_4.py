@@ -28,6 +28,7 @@ from backends._launch import (
     result,
     scaled_output,
 )
+from backends._scales import positive
 from backends.call import FP8_DTYPES
 
 if TYPE_CHECKING:
@@ -94,8 +95,9 @@ def run(call: Call) -> Result:
     if has_nothing_to_do(call):
         return nothing(call)
     package = import_first("flash_attn.cute")
+    q, scale = positive(call.q, call.softmax_scale * folded_factor(call))
     common = {
-        "softmax_scale": call.softmax_scale * folded_factor(call),
+        "softmax_scale": scale,
         "causal": call.causal,
         "window_size": call.window or (None, None),
         "learnable_sink": call.sinks,
@@ -104,10 +106,10 @@ def run(call: Call) -> Result:
         "return_lse": call.return_lse,
     }
     if call.layout == "dense":
-        out, lse = package.flash_attn_func(call.q, call.k, call.v, **common)
+        out, lse = package.flash_attn_func(q, call.k, call.v, **common)
     else:
         out, lse = package.flash_attn_varlen_func(
-            call.q,
+            q,
             call.k,
             call.v,
             cu_seqlens_q=call.cu_seqlens_q,

@@ -32,6 +32,7 @@ from backends._failure import is_broken
 from backends._flashinfer_plan import clear, reuse_plans
 from backends._guard import NotSupported, refusal
 from backends._launch import has_nothing_to_do, import_first, nothing, result
+from backends._scales import is_not_positive
 from backends.call import make_call, request_fields
 
 if TYPE_CHECKING:
@@ -118,6 +119,11 @@ def _fa2_refuses(call: Call) -> str | None:
 
 
 def _fp8_refuses(call: Call) -> str | None:
+    for name, scale in (("q_scale", call.q_scale), ("k_scale", call.k_scale)):
+        if is_not_positive(scale):
+            return (
+                f"{name} {scale}: the kernel multiplies scores by it after masking, so it has to be above 0"
+            )
     if call.softcap is not None:
         return "softcap with an fp8 query: the fp8 kernel drops it"
     if call.window is not None:

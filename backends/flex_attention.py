@@ -44,6 +44,7 @@ from backends._flex_rows import (
 )
 from backends._guard import FIELDS, NotSupported, refusal
 from backends._launch import has_nothing_to_do, nothing, result, scaled_output
+from backends._lengths import check
 from backends._scales import scaled_query
 from backends.call import make_call, request_fields
 
@@ -116,12 +117,15 @@ def run(call: Call, *, variant: str | None = None) -> Result:
 
     Raises:
         NotSupported: the variant cannot honour a field.
+        CallError: on a CPU, values of ``cu_seqlens``, ``seq_lens`` or ``block_table`` that do not fit the tensors.
     """
     reason = refuses(call, variant)
     if reason is not None:
         raise NotSupported(f"flex_attention/{variant or 'compiled'}", reason)
     if has_nothing_to_do(call):
         return nothing(call)
+    if call.layout != "dense" and call.q.is_cpu and not torch.compiler.is_compiling():
+        check(call)
     q, scale = scaled_query(call)
     k, v, rows = call.k, call.v, None
     if call.layout == "paged":

@@ -6,14 +6,14 @@ what the other wrappers are compared with. It materialises the scores ``[num_hea
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import torch
 
 from backends._failure import is_broken
 from backends._guard import FIELDS, refusal
-from backends.call import Call, CallError, make_call, request_fields
+from backends._lengths import cached, ranges
+from backends.call import Call, make_call, request_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ def run(
     ``precision`` is the dtype of every step; None is float64, or float32 on a device that has no float64.
 
     Raises:
-        CallError: lengths in ``cu_seqlens`` or ``seq_lens`` that do not fit the tensors.
+        CallError: values of ``cu_seqlens``, ``seq_lens`` or ``block_table`` that do not fit the tensors.
     """
     out, lse = attend(call, precision)
     out = out.to(call.out_dtype)
@@ -156,32 +156,17 @@ def _sequences(call: Call) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         assert call.cu_seqlens_k is not None
         for q, (start, end) in zip(
             queries,
-            _ranges("cu_seqlens_k", call.cu_seqlens_k, call.k.shape[0], call.max_seqlen_k),
+            ranges("cu_seqlens_k", call.cu_seqlens_k, call.k.shape[0], call.max_seqlen_k),
             strict=True,
         ):
             yield q, call.k[start:end], call.v[start:end]
         return
-    assert call.block_table is not None and call.seq_lens is not None and call.block_size is not None
-    for index, (q, length) in enumerate(zip(queries, call.seq_lens.tolist(), strict=True)):
-        if not 0 <= length <= call.max_seqlen_k:
-            raise CallError("seq_lens", f"{length} of sequence {index}", f"0 to {call.max_seqlen_k}")
-        blocks = call.block_table[index, : -(-length // call.block_size)].long()
+    for q, (length, blocks) in zip(queries, cached(call), strict=True):
         yield q, call.k[blocks].flatten(0, 1)[:length], call.v[blocks].flatten(0, 1)[:length]
 
 
 def _query_slices(call: Call) -> list[Tensor]:
     if call.cu_seqlens_q is None:
         return list(call.q)
-    ranges = _ranges("cu_seqlens_q", call.cu_seqlens_q, call.q.shape[0], call.max_seqlen_q)
-    return [call.q[start:end] for start, end in ranges]
-
-
-def _ranges(field: str, starts: Tensor, tokens: int, longest: int) -> list[tuple[int, int]]:
-    """(start, end) of every sequence of a packed tensor."""
-    bounds: list[int] = starts.tolist()
-    ranges = list(itertools.pairwise(bounds))
-    if bounds[0] != 0 or bounds[-1] != tokens or any(end < start for start, end in ranges):
-        raise CallError(field, bounds, f"starts that rise from 0 to {tokens}, the number of tokens")
-    if any(end - start > longest for start, end in ranges):
-        raise CallError(field, bounds, f"sequences of at most {longest} tokens")
-    return ranges
+    found = ranges("cu_seqlens_q", call.cu_seqlens_q, call.q.shape[0], call.max_seqlen_q)
+    return [call.q[start:end] for start, end in found]

@@ -33,6 +33,7 @@ from backends._flash_impl import LOCK, keep_for_backward, use
 from backends._flash_impl import refusal as implementation_refusal
 from backends._guard import NotSupported, refusal
 from backends._launch import has_nothing_to_do, nothing, result, scaled_output
+from backends._lengths import ranges
 from backends._scales import scaled_query
 from backends._sdpa_mask import Plan, needs_plane, plan
 from backends._shortcut import flash_on_cpu
@@ -170,16 +171,20 @@ def _batch(
 
 
 def _each_sequence(call: Call, variant: str, q: Tensor, scale: float) -> tuple[Tensor, Tensor | None]:
-    """A packed batch on the CPU, where reading the lengths waits for nothing."""
+    """A packed batch on the CPU, where reading the lengths waits for nothing.
+
+    Raises:
+        CallError: lengths that do not fit the tensors; the operators would stop the process, or read beside them.
+    """
     assert call.cu_seqlens_q is not None and call.cu_seqlens_k is not None
-    starts_q: list[int] = call.cu_seqlens_q.tolist()
-    starts_k: list[int] = call.cu_seqlens_k.tolist()
+    ranges_q = ranges("cu_seqlens_q", call.cu_seqlens_q, call.q.shape[0], call.max_seqlen_q)
+    ranges_k = ranges("cu_seqlens_k", call.cu_seqlens_k, call.k.shape[0], call.max_seqlen_k)
     outs, lses = [], []
     mask = call.mask
     if mask is not None:
         mask = mask.expand(call.batch, call.num_heads, call.max_seqlen_q, call.max_seqlen_k)
     for index in range(call.batch):
-        begin, end, first, last = starts_q[index], starts_q[index + 1], starts_k[index], starts_k[index + 1]
+        (begin, end), (first, last) = ranges_q[index], ranges_k[index]
         if begin == end:
             continue
         if first == last:
@@ -207,9 +212,14 @@ def _cpu_flash(
 ) -> tuple[Tensor, Tensor | None]:
     # the operator takes the last stride for 1 without looking
     q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
-    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        q, k, v, 0.0, how.causal, attn_mask=how.bias, scale=scale
-    )
+    try:
+        out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            q, k, v, 0.0, how.causal, attn_mask=how.bias, scale=scale
+        )
+    except NotImplementedError as error:
+        if "forward AD" in str(error):
+            raise NotSupported("torch_sdpa/cpu_flash", "forward-mode derivatives: it has none") from error
+        raise
     return out, lse if call.return_lse else None
 
 

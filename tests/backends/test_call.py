@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -53,6 +54,47 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str, str, str]] = [
     ({"v_scale": torch.ones(2).half()}, "v_scale", "torch.float16", "torch.float32"),
     ({"v_scale": float("nan")}, "v_scale", "nan", "a finite number"),
     ({"k_scale": torch.ones(2, device="meta")}, "k_scale", "device meta", "q's device cpu"),
+    ({"q": torch.zeros(2, 3, 4, 8).to_sparse()}, "q", "layout torch.sparse_coo", "torch.strided"),
+    ({"v": torch.zeros(2, 5, 2, 8).to_mkldnn()}, "v", "layout torch._mkldnn", "torch.strided"),
+]
+
+# (field, value, part of what was got, part of what was expected): no value of these types can be meant
+TYPES: list[tuple[str, Any, str, str]] = [
+    *(
+        (field, value, f"a value of type {kind}", "a tensor")
+        for field in ("q", "mask", "alibi_slopes", "sinks")
+        for value, kind in (([1.0, 2.0], "list"), (numpy.ones(4), "ndarray"))
+    ),
+    ("sinks", "all", "'all' of type str", "a tensor"),
+    ("window", 5, "5 of type int", "(left, right)"),
+    ("window", "ab", "'ab' of type str", "(left, right)"),
+    ("window", ("a", 0), "'a' of type str", "integers (left, right)"),
+    ("window", (1.5, 0), "1.5 of type float", "integers (left, right)"),
+    ("window", (0, True), "True of type bool", "integers (left, right)"),
+    ("softcap", "30", "'30' of type str", "a positive number"),
+    ("softcap", True, "True of type bool", "a positive number"),
+    ("softcap", torch.tensor(30.0), "a value of type Tensor", "a positive number"),
+    ("scale", "x", "'x' of type str", "a finite number"),
+    ("scale", 1j, "1j of type complex", "a finite number"),
+    ("scale", numpy.ones(2), "a value of type ndarray", "a finite number"),
+    ("dropout_p", None, "None", "0 <= p < 1"),
+    ("dropout_p", False, "False of type bool", "0 <= p < 1"),
+    ("q_scale", [1.0], "a value of type list", "a finite number, or a tensor"),
+    ("k_scale", "1", "'1' of type str", "a finite number, or a tensor"),
+    ("v_scale", numpy.ones(2), "a value of type ndarray", "a finite number, or a tensor"),
+    ("max_seqlen_q", "3", "'3' of type str", "q's length 3"),
+    ("max_seqlen_k", 5.0, "5.0 of type float", "k's length 5"),
+    ("max_seqlen_q", torch.tensor(3), "a value of type Tensor", "q's length 3"),
+    *(
+        (field, value, said, "True or False")
+        for field in ("causal", "return_lse", "deterministic")
+        for value, said in (
+            (None, "None"),
+            ([], "a value of type list"),
+            (1, "1 of type int"),
+            ("no", "'no' of type str"),
+        )
+    ),
 ]
 
 
@@ -68,6 +110,55 @@ def test_contradictions(change: dict[str, Any], field: str, got: str, expected: 
     assert got in str(error.got)
     assert expected in error.expected
     assert str(error) == f"{field}: got {error.got}, expected {error.expected}"
+
+
+@pytest.mark.parametrize(("field", "value", "got", "expected"), TYPES, ids=[f"{t[0]} {t[2]}" for t in TYPES])
+def test_wrong_types(field: str, value: Any, got: str, expected: str) -> None:
+    fields: dict[str, Any] = {name: torch.zeros(shape) for name, shape in FULL.items()}
+    with pytest.raises(CallError) as caught:
+        make_call(**(fields | {field: value}))
+    error = caught.value
+    assert error.field == field
+    assert got == str(error.got)
+    assert expected in error.expected
+
+
+def test_numpys_own_scalars_are_taken() -> None:
+    call = dense(
+        causal=numpy.bool_(False),
+        return_lse=numpy.True_,
+        window=[numpy.int64(3), numpy.int32(2)],
+        softcap=numpy.float32(30.0),
+        scale=numpy.float64(0.5),
+        q_scale=numpy.float16(2.0),
+        dropout_p=numpy.float32(0.25),
+        max_seqlen_q=numpy.int64(7),
+    )
+    assert call.causal is False
+    assert call.return_lse is True
+    assert call.window == (3, 2)
+    assert [type(bound) for bound in call.window] == [int, int]
+    assert (call.softcap, call.scale, call.q_scale, call.dropout_p) == (30.0, 0.5, 2.0, 0.25)
+    assert type(call.softcap) is type(call.q_scale) is type(call.dropout_p) is float
+
+
+@pytest.mark.parametrize("value", [[0, 3, 8], numpy.array([0, 3, 8], dtype="int32")], ids=["list", "array"])
+def test_what_describes_sequences_is_a_tensor(value: Any) -> None:
+    kind = f"a value of type {type(value).__name__}"
+    q, good = torch.zeros(8, 2, 8), starts((3, 5))
+    for field in ("cu_seqlens_q", "cu_seqlens_k"):
+        both = {"cu_seqlens_q": good, "cu_seqlens_k": good, field: value}
+        with pytest.raises(CallError, match=f"{field}: got {kind}, expected a tensor"):
+            make_call(q, q, q, max_seqlen_q=5, max_seqlen_k=5, **both)
+    for field in ("max_seqlen_q", "max_seqlen_k"):
+        longest: dict[str, Any] = {"max_seqlen_q": 5, "max_seqlen_k": 5, field: "5"}
+        with pytest.raises(CallError, match=f"{field}: got '5' of type str, expected an integer"):
+            make_call(q, q, q, cu_seqlens_q=good, cu_seqlens_k=good, **longest)
+    table, lengths = torch.zeros(2, 2, dtype=INT), torch.ones(2, dtype=INT)
+    for field in ("block_table", "seq_lens"):
+        given: dict[str, Any] = {"block_table": table, "seq_lens": lengths, field: value}
+        with pytest.raises(CallError, match=f"{field}: got {kind}, expected a tensor"):
+            make_call(torch.zeros(2, 1, 2, 8), *[torch.zeros(6, 4, 2, 8)] * 2, **given)
 
 
 @pytest.mark.parametrize(

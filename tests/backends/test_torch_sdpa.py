@@ -216,3 +216,13 @@ def test_forcing_a_kernel_leaves_the_process_as_it_was() -> None:
         for variant in VARIANTS:
             run(torch_sdpa, dense(), variant)
     assert flags() == before
+
+
+@pytest.mark.parametrize("variant", ["cpu_flash", "cpu_math"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("mask_dtype", [torch.float64, torch.float32, torch.float16])
+def test_a_bias_of_any_dtype(variant: str, dtype: torch.dtype, mask_dtype: torch.dtype) -> None:
+    for causal in (False, True):  # more keys than a vector has elements
+        mask = random(1, 4, 20, 40, dtype=mask_dtype)
+        call = dense(sq=20, sk=40, dtype=dtype, mask=mask, causal=causal)
+        assert_matches(torch_sdpa, call, variant)

@@ -41,6 +41,8 @@ def attend(
     ``q`` is ``[rows, heads, size]``, ``k`` and ``v`` ``[columns, kv_heads, ...]``; ``keep`` is bool
     ``[rows, columns]``; ``slopes`` and ``sinks`` are ``[heads]``.
     """
+    # the kernels take the scale in after masking, as exp2(score * scale - max * scale), and keep it in float32
+    assert scale >= 2.0**-126, "-inf times the scale"
     q, k, v = q.double(), k.double(), v.double()
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
