@@ -302,10 +302,11 @@ class _Work:
         from selector import measured
         from selector.preferences import from_process
 
+        if not self.fresh and self.known_already:
+            return f"nothing new was measured; {self.path} has {counted(len(self.entries), 'request')}"
         if not self.fresh:
-            return "nothing was measured, and nothing is written" if not self.known_already else (
-                f"nothing new was measured; {self.path} has {counted(len(self.entries), 'request')}"
-            )  # fmt: skip
+            to_the_end = " to the end" if self.half is not None else ""
+            return f"nothing was measured{to_the_end}, and nothing is written"
         lines = [f"written to {self.path}"]
         if os.path.abspath(self.path) != os.path.abspath(measured.default_path() or os.curdir):
             lines.append(f"  it counts where {measured.VARIABLE}={self.path} is set")

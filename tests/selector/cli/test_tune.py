@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
 from selector import measured
 from selector.cli.tune_text import Tuned, conclusion, table
@@ -185,3 +186,40 @@ def test_an_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
     assert f"{file} has what was measured to the end; the same command goes on from there" in ran.err
     (entry,) = measured.load(str(file)).entries
     assert entry.request["query_length"] == "same"
+
+
+def test_an_interrupt_between_two_runs() -> None:
+    """The shape that all candidates have run counts; the one in which somebody stopped the clock while warming up does not."""
+    from backends import reference
+    from backends.call import make_call
+    from backends.trial import Shapes
+    from backends.tuning import WARM_UP, Stopped, time_candidates, trials_of
+
+    left = 0
+
+    def steady(*tensors: Tensor, **fields: object) -> object:
+        return reference.run(make_call(*tensors, **fields))  # type: ignore[arg-type]
+
+    def stopped(*tensors: Tensor, **fields: object) -> object:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt
+        return steady(*tensors, **fields)
+
+    trials = trials_of({"head_size": 8, "num_heads": 1}, "cpu", [Shapes(1, 4, 4, 0), Shapes(1, 8, 8, 0)])
+    runners = {"steady": steady, "stopped": stopped}
+    runs = 4
+    found: list[list[tuple[str, int]]] = []
+    for allowed in (WARM_UP - 1, WARM_UP + 2, WARM_UP + runs + 1, 2 * WARM_UP + runs + 1):
+        left = allowed
+        with pytest.raises(Stopped) as stop:
+            time_candidates(trials, runners, runs, 60.0)
+        found.append([(t.candidate, t.runs) for t in stop.value.times if t.error is None])
+    # nothing; two runs of the first shape; all of the first; the first and a run of the second
+    assert found == [
+        [],
+        [("steady", 3), ("stopped", 2)],
+        [("steady", 4), ("stopped", 4)],
+        [("steady", 2), ("stopped", 1)],
+    ]
