@@ -33,7 +33,8 @@ def _what(value: object) -> str | None:
 
 def _tensor(field: str, value: object) -> None:
     if not isinstance(value, torch.Tensor):
-        raise CallError(field, _what(value), "a tensor")
+        found = None if value is None else f"a value of type {type(value).__qualname__}"
+        raise CallError(field, found, "a tensor")
 
 
 def _is_numpy_scalar(value: object, kinds: str) -> bool:

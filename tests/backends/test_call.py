@@ -65,7 +65,7 @@ TYPES: list[tuple[str, Any, str, str]] = [
         for field in ("q", "mask", "alibi_slopes", "sinks")
         for value, kind in (([1.0, 2.0], "list"), (numpy.ones(4), "ndarray"))
     ),
-    ("sinks", "all", "'all' of type str", "a tensor"),
+    ("sinks", "all", "a value of type str", "a tensor"),
     ("window", 5, "5 of type int", "(left, right)"),
     ("window", "ab", "'ab' of type str", "(left, right)"),
     ("window", ("a", 0), "'a' of type str", "integers (left, right)"),
