@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 
 __all__ = ["UNSOUND", "VARIABLE", "folder", "load", "stamp", "store"]
@@ -49,14 +49,15 @@ def folder() -> str | None:
 
 
 def stamp() -> str:
-    """What stands for the code that makes entries: this package's files with their sizes and times."""
+    """What stands for the code that makes entries: this package's files and its schemas, with their sizes and times."""
     if not _STAMP:
         digest = sha256(f"{FORMAT} {sys.version_info[:2]} {_HERE}".encode(errors="surrogateescape"))
-        with os.scandir(_HERE) as found:
-            for entry in sorted(found, key=lambda e: e.name):
-                if entry.name.endswith(".py"):
-                    status = entry.stat()
-                    digest.update(f"\0{entry.name} {status.st_size} {status.st_mtime_ns}".encode())
+        for place, ending in ((_HERE, ".py"), (os.path.join(_HERE, "schema"), ".json")):
+            with os.scandir(place) as found:
+                for entry in sorted(found, key=lambda e: e.name):
+                    if entry.name.endswith(ending):
+                        status = entry.stat()
+                        digest.update(f"\0{entry.name} {status.st_size} {status.st_mtime_ns}".encode())
         _STAMP.append(digest.hexdigest())
     return _STAMP[0]
 
@@ -66,13 +67,8 @@ def load(kind: str, key: str) -> list[str] | None:
     place = folder()
     if place is None:
         return None
-    try:
-        with open(os.path.join(place, f"{kind}-{key}.json"), "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST or not _trusted(status):
-                return None
-            data = file.read()
-    except (OSError, ValueError):
+    data = regular(os.path.join(place, f"{kind}-{key}.json"), LARGEST, _trusted)
+    if data is None:
         return None
     head, _, body = data.partition(b"\n")
     if head != _head(kind, key, body):
@@ -81,6 +77,31 @@ def load(kind: str, key: str) -> list[str] | None:
         return body.decode().split("\n")
     except UnicodeDecodeError:
         return None
+
+
+def regular(path: str, largest: int, good: Callable[[os.stat_result], bool] | None = None) -> bytes | None:
+    """The bytes of a regular file; None for any other, one that cannot be read, is larger, changes meanwhile or is not good.
+
+    It never waits, as opening a pipe would.
+    """
+    flags = (
+        os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    )
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # before opening: opening a device can have effects
+            return None
+        descriptor = os.open(path, flags)
+        try:
+            status = os.fstat(descriptor)
+            size = status.st_size
+            if size > largest or not stat.S_ISREG(status.st_mode) or (good is not None and not good(status)):
+                return None
+            data = os.read(descriptor, size + 1)
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError):
+        return None
+    return data if len(data) == size else None
 
 
 def store(kind: str, key: str, lines: Sequence[str]) -> None:

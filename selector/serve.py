@@ -17,37 +17,54 @@ from selector.catalog import Catalog, pack_names
 from selector.environment import Environment, preset_names
 from selector.errors import ManifestError, SelectorError, printable
 from selector.locations import manifests_root
+from selector.sources import files_of, pack_folder
 
 __all__ = ["Packs", "make_server"]
 
 #: Bytes of a question that are read.
 LIMIT = 64 << 10
+#: Digits of its length, which is no number to make of more.
+DIGITS = 20
 
 
 class Packs:
-    """The packs of a manifests directory, read again when a file changes."""
+    """The packs of a manifests directory, and those given by their own, read again when a file changes."""
 
     def __init__(self, root: str | None = None) -> None:
         self.root = manifests_root() if root is None else root
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[str, Catalog]] = {}
+        self._folders: frozenset[str] = frozenset()
         self.faults: dict[str, str] = {}
 
     def version(self) -> str:
-        """Changes when a manifest is saved."""
+        """Changes when a manifest of the directory, or of a pack that was asked for, is saved."""
+        paths = [
+            os.path.join(folder, name)
+            for folder, _, names in os.walk(self.root)
+            for name in names
+            if name.endswith((".yaml", ".yml"))
+        ]
         stamps = []
-        for folder, _, names in os.walk(self.root):
-            for name in names:
-                if name.endswith((".yaml", ".yml")):
-                    try:
-                        status = os.stat(os.path.join(folder, name))
-                    except OSError:
-                        continue
-                    stamps.append((folder, name, status.st_mtime_ns, status.st_size))
+        for path in (*paths, *files_of(self._folders, self.root)):
+            try:
+                status = os.stat(path)
+            except OSError:
+                continue
+            stamps.append((path, status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino))
         return f"{hash(tuple(sorted(stamps))) & (1 << 64) - 1:x}"
+
+    def _watch(self, pack: str) -> None:
+        """Look at a pack's own directory too, where it is not under the root."""
+        folder = pack_folder(pack, self.root)
+        if folder is not None and not folder.startswith(os.path.join(self.root, "")):
+            with self._lock:
+                self._folders |= {folder}
 
     def catalog(self, pack: str) -> Catalog:
         """The pack as it is now, or as it last was good (`faults` says what is wrong with the edit)."""
+        if pack not in self._kept:
+            self._watch(pack)
         version = self.version()
         with self._lock:
             known = self._kept.get(pack)
@@ -117,7 +134,11 @@ def make_server(
         def do_GET(self) -> None:
             if not self._local():
                 return
-            url = urlsplit(self.path)
+            try:
+                url = urlsplit(self.path)
+            except ValueError:
+                self._send("no such address", "text/plain", 400)
+                return
             if url.path == "/version":
                 self._send(packs.version(), "text/plain")
             elif url.path == "/":
@@ -129,8 +150,11 @@ def make_server(
             if not self._local():
                 return
             length = self.headers.get("Content-Length", "")
-            if self.path != "/answer" or not length.isdigit() or int(length) > LIMIT:
+            if self.path != "/answer":
                 self._send("not found", "text/plain", 404)
+                return
+            if not length.isascii() or not length.isdigit() or len(length) > DIGITS or int(length) > LIMIT:
+                self._send(f"Content-Length is a number up to {LIMIT}", "text/plain", 400)
                 return
             try:
                 question = json.loads(self.rfile.read(int(length)))
@@ -155,8 +179,13 @@ def make_server(
             """Only this machine's own pages may ask: another site's page would carry another host or origin."""
             host = (self.headers.get("Host") or "").rpartition(":")[0] or (self.headers.get("Host") or "")
             origin = self.headers.get("Origin")
+            try:
+                asking = None if origin is None else urlsplit(origin).hostname
+            except ValueError:
+                self._send("Origin is no address", "text/plain", 400)
+                return False
             good = host in ("127.0.0.1", "localhost") and (
-                origin is None or urlsplit(origin).hostname in ("127.0.0.1", "localhost")
+                origin is None or asking in ("127.0.0.1", "localhost")
             )
             if not good:
                 self._send("only for this machine", "text/plain", 403)

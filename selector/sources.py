@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
+
+from selector.cache import regular
 
 __all__ = [
     "ENTRY_POINTS",
@@ -61,24 +62,11 @@ def is_manifest(name: str) -> bool:
 def contents(paths: Iterable[str]) -> dict[str, bytes] | None:
     """The bytes of some files; None if one cannot be read, is no regular file or too large (reading it again says why)."""
     found: dict[str, bytes] = {}
-    flags = (
-        os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    )
-    try:
-        for path in paths:
-            if not stat.S_ISREG(os.stat(path).st_mode):  # before opening: opening a device can have effects
-                return None
-            descriptor = os.open(path, flags)
-            try:
-                size = os.fstat(descriptor).st_size
-                data = os.read(descriptor, min(size, MAX_BYTES) + 1)
-            finally:
-                os.close(descriptor)
-            if len(data) != size or size > MAX_BYTES:
-                return None
-            found[path] = data
-    except (OSError, ValueError):
-        return None
+    for path in paths:
+        data = regular(path, MAX_BYTES)
+        if data is None:
+            return None
+        found[path] = data
     return found
 
 

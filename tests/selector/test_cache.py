@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -153,6 +154,39 @@ def test_what_others_may_write_to_is_not_read(folder: Path) -> None:
         path.chmod(0o666)
         kind, _, key = path.name.removesuffix(".json").partition("-")
         assert cache.load(kind, key) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_pipes_in_place_of_entries_are_not_waited_for(folder: Path) -> None:
+    entries = list(folder.iterdir())
+    for path in entries:
+        path.unlink()
+        os.mkfifo(path)
+    process = start("from tests.selector.test_cache import answer; answer()", folder)
+    try:
+        ended(process)
+    finally:
+        process.kill()
+        process.communicate()
+    assert all(path.is_file() for path in entries if path.name.startswith("catalog-"))
+
+
+@pytest.mark.parametrize("name", ["cache.py", "schema/manifest.schema.json"])
+def test_other_code_or_another_schema_makes_other_entries(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = tmp_path / "selector"
+    shutil.copytree(ROOT / "selector", code, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(cache, "_HERE", str(code))
+    found = []
+    for _ in range(2):
+        monkeypatch.setattr(cache, "_STAMP", [])
+        found.append(cache.stamp())
+    assert found[0] == found[1]
+    with (code / name).open("a", encoding="utf-8") as file:
+        file.write("\n")
+    monkeypatch.setattr(cache, "_STAMP", [])
+    assert cache.stamp() != found[0]
 
 
 def test_places_that_cannot_hold_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

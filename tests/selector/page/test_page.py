@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -139,6 +141,50 @@ def test_the_live_page_answers_and_follows_edits(server: tuple[str, Path]) -> No
     assert "did you mean" not in ask(f"{url}/answer", question)[1]
     wrong = {"request": {"hed_size": "1"}, "on": "h100"}
     assert "did you mean head_size" in ask(f"{url}/answer", wrong)[1]
+
+
+def test_a_pack_outside_the_directory_is_followed_too(server: tuple[str, Path], tmp_path: Path) -> None:
+    """Also an edit that changes neither size nor time of modification."""
+    url, root = server
+    pack = tmp_path / "own"
+    shutil.copytree(root / "core", pack)
+    question = {"request": {**ASKED}, "on": "h100", "pack": f"{pack}/"}
+    assert "flash_attn/fa3</code> is selected" in ask(f"{url}/answer", question)[1]
+    before = ask(f"{url}/version", None)[1]
+    file = pack / "pack.yaml"
+    status = file.stat()
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("flash_attn/fa3", "flash_attn/fa2"), encoding="utf-8")
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert file.stat().st_size == status.st_size
+    assert ask(f"{url}/version", None)[1] != before
+    assert "flash_attn/fa3</code> is selected" not in ask(f"{url}/answer", question)[1]
+
+
+@pytest.mark.parametrize(
+    ("line", "headers"),
+    [
+        ("GET / HTTP/1.0", {"Origin": "http://[bad"}),
+        ("GET http://[bad HTTP/1.0", {}),
+        ("POST /answer HTTP/1.0", {"Content-Length": "\u00b2"}),
+        ("POST /answer HTTP/1.0", {"Content-Length": "9" * 5000}),
+        ("POST /answer HTTP/1.0", {"Content-Length": "-1"}),
+        ("POST /answer HTTP/1.0", {"Content-Length": "100000"}),
+        ("POST /answer HTTP/1.0", {}),
+    ],
+    ids=["origin", "address", "digit", "digits", "negative", "large", "none"],
+)
+def test_what_is_no_question_is_answered_400(
+    line: str, headers: dict[str, str], server: tuple[str, Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    port = int(server[0].rpartition(":")[2])
+    lines = [line, "Host: localhost", *(f"{name}: {value}" for name, value in headers.items())]
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        with connection.makefile("rb") as said:
+            answer = said.readline()
+    assert answer.split()[1:2] == [b"400"]
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_only_this_machine_may_ask(server: tuple[str, Path]) -> None:
