@@ -67,7 +67,10 @@ def attention(
             return _attend(q, k, v, causal=causal, backend=backend)
         kind = kind_of_lengths(queries, keys)
         key = (heads, size, kv_heads, q.dtype, q.device, kind, causal, backend, training)
-        plain = _PLAIN.get(key)
+        try:
+            plain = _PLAIN.get(key)
+        except TypeError:  # a list for a name or a flag; the whole way names it
+            return _attend(q, k, v, causal=causal, backend=backend)
         if plain is not None:
             return plain(q, k, v, causal=causal)  # type: ignore[no-any-return]
         out = _attend(q, k, v, causal=causal, backend=backend)
@@ -82,6 +85,10 @@ def _attend(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """The whole way: every check, the request, the selection, the runner."""
     call = _made(q, k, v, fields)
+    if backend is not None and not isinstance(backend, str):
+        raise TypeError(
+            f"attention: backend is the name of a backend or candidate, not a {type(backend).__qualname__}"
+        )
     needed = request_fields(call)
     key = (backend, *needed.values())
     runner = _RUNNERS.get(key)

@@ -229,3 +229,19 @@ def test_too_few_arguments_name_what_was_called() -> None:
     run = select(head_size=8, num_heads=2, dtype="float32").run
     with pytest.raises(TypeError, match=r"^Selection\.run\(\) missing 1 required positional argument: 'v'"):
         run(torch.zeros(1, 4, 2, 8), torch.zeros(1, 4, 2, 8))
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_list_where_a_name_or_a_flag_belongs(again: bool) -> None:
+    q = torch.randn(1, 4, 2, 8)
+    for _ in range(2 * again):
+        attention(q, q, q)
+    given: list[dict[str, Any]] = [{}, {"softcap": 2.0}]
+    wrong: list[Any] = [[], None, 1]
+    for fields in given:
+        for backend, kind in ((["reference"], "list"), (3, "int")):
+            with pytest.raises(TypeError, match=f"attention: backend is the name of .*, not a {kind}"):
+                attention(q, q, q, backend=backend, **fields)  # type: ignore[arg-type]
+        for causal in wrong:
+            with pytest.raises(CallError, match=r"causal: got .*, expected True or False"):
+                attention(q, q, q, causal=causal, **fields)
