@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from backends.call import Scale, Window
 
+_STRIDED = torch.strided
 _NAMES = ", ".join(DTYPE_NAMES.values())
 
 
@@ -76,12 +77,10 @@ def tensors(q: Tensor, k: Tensor, v: Tensor, layout: str, *, packed_q: bool) -> 
     if not (isinstance(q, torch.Tensor) and isinstance(k, torch.Tensor) and isinstance(v, torch.Tensor)):
         for field, tensor in (("q", q), ("k", k), ("v", v)):
             _tensor(field, tensor)
-    if not (q.layout is k.layout is v.layout is torch.strided) or q.is_nested or k.is_nested or v.is_nested:
-        field, tensor = next(
-            (n, t) for n, t in (("q", q), ("k", k), ("v", v)) if t.layout is not torch.strided or t.is_nested
-        )
-        found = f"layout {tensor.layout}" + (" (nested)" if tensor.is_nested else "")
-        raise CallError(field, found, "torch.strided, and no nested tensor (packed sequences: cu_seqlens_q)")
+    if not (q.layout is k.layout is v.layout is _STRIDED):
+        field, tensor = next((n, t) for n, t in (("q", q), ("k", k), ("v", v)) if t.layout is not _STRIDED)
+        expected = "torch.strided (sequences of many lengths: packed, with cu_seqlens_q)"
+        raise CallError(field, f"layout {tensor.layout}", expected)
     rank_q, rank_kv = (3 if packed_q else 4), (3 if layout == "varlen" else 4)
     shape_q, shape_k, shape_v = q.shape, k.shape, v.shape
     if len(shape_q) != rank_q:

@@ -132,9 +132,9 @@ def run(arguments: Namespace) -> int:
 def _check_names(catalog: Catalog, names: tuple[str, ...]) -> None:
     for name in names:
         if not catalog.find(name):
-            from selector.vocabulary import nearest
+            from selector.engine import near_name
 
-            near = nearest(name, catalog.names())
+            near = near_name(name, catalog.names())
             raise UsageError(
                 f"--backend {name}: no backend of pack {catalog.name} is called so",
                 f"did you mean {near}?" if near else f"backends: {', '.join(catalog.names())}",
