@@ -65,9 +65,24 @@ def load_fleet(path: str | os.PathLike[str], catalog: Catalog) -> Fleet:
     fleet, faults = fleet_of(
         document, catalog.vocabulary, catalog.root, os.path.dirname(os.path.abspath(os.fspath(path)))
     )
+    faults += _unknown(document, catalog)
     if faults:
         raise ManifestError(faults)
     return fleet
+
+
+def _unknown(document: Document, catalog: Catalog) -> list[Fault]:
+    """Packages that nothing of the catalog knows: they would change nothing."""
+    from selector.software import unknown_packages
+
+    machines: Any = document.data
+    return [
+        document.fault(
+            ("machines", i, "with", name), f"nothing here asks for a package called {name}", hint, key=True
+        )
+        for i, entry in enumerate(machines["machines"])
+        for name, hint in unknown_packages(entry.get("with") or (), catalog).items()
+    ]
 
 
 def fleet_of(document: Document, vocabulary: Vocabulary, root: str, folder: str) -> tuple[Fleet, list[Fault]]:

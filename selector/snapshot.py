@@ -130,6 +130,8 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
             raise SnapshotError(f"{name}: {key} is missing or of the wrong type")
     if not isinstance(found["environment"].get("facts"), dict):
         raise SnapshotError(f"{name}: environment.facts is missing or of the wrong type")
+    if not isinstance(found.get("strict", False), bool):
+        raise SnapshotError(f"{name}: strict is true or false")
     return found
 
 
@@ -158,7 +160,7 @@ def replay(recorded: Mapping[str, Any], catalog: Catalog | None = None) -> Repla
         packs,
         environment,
         preferences,
-        strict=bool(recorded.get("strict", False)),
+        strict=recorded.get("strict", False),
     )
     return Replay(recorded, report, tuple(_differences(recorded, report)))
 

@@ -191,6 +191,11 @@ def environment_of(arguments: Namespace, catalog: Catalog) -> Environment:
     without = list(arguments.without)
     for name in (n for n in without if n in packages):
         raise UsageError(f"{name} cannot be both --with and --without")
+    if packages:
+        from selector.software import unknown_packages
+
+        for name, hint in unknown_packages(packages, catalog).items():
+            raise UsageError(f"--with {name}=={packages[name]}: nothing here asks for {name}", hint)
     where: str | None = arguments.on
     if where is not None and not _is_file(where):
         machine = Environment.preset(

@@ -40,7 +40,7 @@ title: all of them
 machines:
   - {on: h100, count: 64}
   - {on: h100-sxm, count: 2, profile: bare}
-  - {on: lab.json, count: 3, with: {extra: "1.0"}}
+  - {on: lab.json, count: 3, with: {triton: "1.0"}}
   - on: ./lab.json
     without: [torch]
   - {on: a100, facts: {cudnn_version: "9.1", sm: "8.6"}, without: [flash-attn]}
@@ -52,7 +52,7 @@ machines:
     assert [(m.name, m.count) for m in fleet.machines] == [
         ("h100", 64),
         ("h100 (bare)", 2),
-        ("lab (+extra)", 3),
+        ("lab (+triton)", 3),
         ("lab (-torch)", 1),
         ("a100 (-flash-attn, cudnn_version, compute_capability)", 1),
         ("a100", 1),
@@ -60,7 +60,7 @@ machines:
     ]
     full, bare, lab, less, changed, plain, _ = (m.environment for m in fleet.machines)
     assert "flash-attn" in full.facts["packages"] and "flash-attn" not in bare.facts["packages"]
-    assert lab.facts["packages"]["extra"].version == "1.0"
+    assert lab.facts["packages"]["triton"].version == "1.0"
     assert "torch" in lab.facts["packages"] and "torch" not in less.facts["packages"]
     assert (changed.facts["compute_capability"], plain.facts["compute_capability"]) == ("8.6", "8.0")
     assert changed.facts["cudnn_version"] == "9.1"
@@ -114,6 +114,22 @@ def test_the_schema_catches_the_rest(tmp_path: Path, entry: str, told: str) -> N
     found = faults(tmp_path, f"fleet: 1\nmachines:\n  - {entry}\n")
     assert all(line == 3 for line, _, _ in found)
     assert told in " ".join(f"{m} {h}" for _, m, h in found)
+
+
+def test_packages_that_nothing_asks_for(tmp_path: Path) -> None:
+    """Of a preset and of a file."""
+    (tmp_path / "lab.json").write_text(
+        '{"environment": 1, "name": "machine", "facts": {"device": "cpu", "packages": {}}}'
+    )
+    found = faults(
+        tmp_path,
+        "fleet: 1\nmachines:\n  - {on: h100, with: {flash_attn: '2.8'}}\n  - {on: lab.json, with: {nope: '1'}}\n"
+        "  - {on: h100, with: {flash-attn: '2.8'}}\n",
+    )
+    assert found == [
+        (3, "nothing here asks for a package called flash_attn", "did you mean flash-attn?"),
+        (4, "nothing here asks for a package called nope", None),
+    ]
 
 
 @pytest.mark.parametrize(

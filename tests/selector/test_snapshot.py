@@ -91,6 +91,16 @@ def test_what_is_no_snapshot_is_refused(content: str, tmp_path: Path) -> None:
     assert main(["replay", str(tmp_path / "x.json")]) == 2
 
 
+@pytest.mark.parametrize("strict", ["x", [], None, 1])
+def test_strict_is_true_or_false(strict: object, tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    recorded = saved(file, head_size=128, dtype="bf16")
+    file.write_text(json.dumps({**recorded, "strict": strict}), encoding="utf-8")
+    with pytest.raises(SnapshotError, match="strict"):
+        load(file)
+    assert main(["replay", str(file)]) == 2
+
+
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SnapshotError, match="cannot read"):
         load(tmp_path / "none.json")

@@ -75,6 +75,8 @@ def test_no_command_is_a_usage_error_that_shows_help(command: Command) -> None:
         (["explain", "--manifests", "/nowhere"], "error: --manifests /nowhere: no such directory\n"),
         (["explain", "--on", "h100", "--profile", "ful"], "did you mean full?"),
         (["explain", "--on", "h100", "--without", "torchh"], "did you mean torch?"),
+        (["explain", "--on", "h100", "--with", "flash_attn==2.8"], "did you mean flash-attn?"),
+        (["explain", "--with", "nope==1"], "--with nope==1: nothing here asks for nope"),
         (
             ["explain", "--on", "h100", "--with", "torch=2"],
             "error: --with takes NAME==VERSION, not 'torch=2'\n",
