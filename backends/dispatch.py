@@ -54,6 +54,10 @@ def attention(
         backend: insist on one backend or candidate.
 
     Raises NoBackendError when nothing accepts the call, with every reason and what to change.
+
+    Under ``torch.compile`` the winner is chosen while the call is traced, and sizes that were symbols are settled. On CPUs packed
+    calls are run one sequence at a time, whose lengths cannot be traced: the graph breaks there, and ``fullgraph=True`` is an
+    error of torch's about a data-dependent expression.
     """
     if torch.compiler.is_compiling():
         call = make_call(q, k, v, causal=causal, **fields)

@@ -63,3 +63,17 @@ def test_dynamic_shapes(lengths: tuple[int, int]) -> None:
         torch.testing.assert_close(compiled(q, k), function(q, k))
     q = torch.randn(3, 6, 2, 16)
     torch.testing.assert_close(compiled(q, q), function(q, q))
+
+
+def test_a_packed_call_breaks_the_graph_and_is_right() -> None:
+    torch._dynamo.reset()
+    starts = torch.tensor([0, 3, 8], dtype=torch.int32)
+
+    def function(q: Tensor) -> Any:
+        return attention(
+            q, q, q, causal=True, cu_seqlens_q=starts, cu_seqlens_k=starts, max_seqlen_q=5, max_seqlen_k=5
+        )
+
+    q = torch.randn(8, 2, 16)
+    compiled: Callable[..., Any] = torch.compile(function, backend="eager")
+    torch.testing.assert_close(compiled(q), function(q))
