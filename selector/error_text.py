@@ -178,19 +178,22 @@ def _join(lines: list[str], starts: Sequence[str]) -> str:
     into such a text: then it is another message of the same words.
     """
     parts: list[str] = []
-    reference, previous, same = "", "", 0
+    reference, previous, earlier, same = "", "", "", 0
     for line in lines:
         at = min((i for start in starts if (i := line.find(start.strip())) >= 0), default=-1)
         if at < 0 and any(_dense(start) in _dense(line) for start in starts):
             at = 0
-        prefix = _prefix((reference or previous).translate(_DIGITS), line.translate(_DIGITS))
+        plain = line.translate(_DIGITS)
+        prefix = _prefix((reference or previous).translate(_DIGITS), plain)
+        if prefix and not reference and same > 1:  # two lines may begin alike by chance
+            prefix = min(prefix, _prefix(earlier.translate(_DIGITS), plain))
         if at >= 0:
             prefix = prefix if prefix <= at else 0
             reference = line
         # where a terminal ended, lines of one length go on in the middle of a word
         parts.append(line[prefix:] if same >= ALIKE else " " + line[prefix:])
         same = same + 1 if line and len(line) == len(previous) else 1
-        previous = line
+        previous, earlier = line, previous
     return "".join(parts)
 
 

@@ -194,6 +194,16 @@ def test_any_noise_is_survived(noise: str, inside: str, one: int, two: int) -> N
     assert read(f"{noise[:40]}\n{text}\n{noise}").found
 
 
+def test_two_pieces_of_a_narrow_terminal_that_begin_alike() -> None:
+    fields = {
+        "head_size": 1, "head_size_v": 1, "num_heads": None, "num_kv_heads": None, "block_size": None,
+        "query_length": "empty", "kv_length": "empty", "dtype": "float16", "kv_cache_dtype": "auto",
+    }  # fmt: skip
+    lines = hard(error(fields), 17)
+    assert {"ength=empty, kv_l", "ength=empty, dtyp"} <= set(lines)
+    assert read("\n".join(lines)).fields == fields
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_random_requests_come_back(data: st.DataObject) -> None:
