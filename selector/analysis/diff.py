@@ -60,10 +60,14 @@ class Comparison:
 
     def _facets(self) -> tuple[list[Facet], int]:
         given = facets.given(self.space)
-        derived = {f.name: f for f in facets.derived(self.new.translation)}
-        before = {f.name: f for f in facets.derived(self.old.translation)}
-        same = [f for name, f in derived.items() if name not in before or before[name].literals == f.literals]
-        return facets.possible(self.solver, [*given, *same], ()), len(given)
+        after = facets.derived(self.new.translation, beside=self.old.program)
+        before = facets.derived(self.old.translation, beside=self.new.program)
+        known = {f.name: f.literals for f in after}
+        other = [
+            f for f in before if known.get(f.name) != f.literals
+        ]  # another definition, or in the old one alone
+        told = [f._replace(label=f"{f.name} (before)") if f.name in known else f for f in other]
+        return facets.possible(self.solver, [*given, *after, *told], ()), len(given)
 
     def _candidates(self, besides: tuple[str, ...]) -> list[Facet]:
         """Whether candidates accept, before and after: for conditions that would be many without."""

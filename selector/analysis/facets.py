@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from selector.analysis.space import Space
     from selector.analysis.translate import Translation
     from selector.conditions import Condition
+    from selector.program import Program
     from selector.vocabulary import Axis
 
 __all__ = ["Facet", "derived", "given"]
@@ -37,11 +38,14 @@ class Facet(NamedTuple):
     literals: tuple[int, ...]
     specifiers: tuple[str, ...] = ()
     candidate: str | None = None
+    label: str | None = None
+    """What a derived axis is called where it is not the only one of its name."""
 
     @property
     def name(self) -> str:
         """How it is called."""
-        return self.candidate or self.package or (self.axis.name if self.axis is not None else "")
+        named = self.candidate or self.package or self.label
+        return named or (self.axis.name if self.axis is not None else "")
 
 
 def given(space: Space) -> list[Facet]:
@@ -55,13 +59,23 @@ def accepting(name: str, literal: int) -> Facet:
     return Facet(None, None, classes, (literal, -literal), (), name)
 
 
-def derived(translation: Translation, conditions: Iterable[Condition] = ()) -> list[Facet]:
-    """The derived axes that something reads, apart by what is read of them. Those with one class are left out."""
+def derived(
+    translation: Translation, conditions: Iterable[Condition] = (), *, beside: Program | None = None
+) -> list[Facet]:
+    """The derived axes that something reads, apart by what is read of them, here or in the program ``beside``.
+
+    Those with one class are left out.
+    """
     program = translation.program
     seen = observe(program, conditions)
+    others = {} if beside is None else dict(zip((a.name for a in beside.vocabulary.axes), observe(beside)))
     found: list[Facet] = []
     for axis in program.vocabulary.axes:
-        if axis.derive is None or not seen[axis.index].constraints:
+        if axis.derive is None:
+            continue
+        if axis.name in others:
+            seen[axis.index].constraints.update(others[axis.name].constraints)
+        if not seen[axis.index].constraints:
             continue
         value = translation.view.values[axis.index]
         classes = _numbers(translation.space, axis, seen[axis.index], value)

@@ -108,3 +108,13 @@ def test_what_only_one_side_has_is_noted(tmp_path: Path) -> None:
     diff = changes(tmp_path, {"a": A, "b": B}, {"a": A, "c": B}, PACK.replace("b]", "c]"))
     assert diff.notes == ("candidate b is gone", "candidate c is new")
     assert ("winner", "b", "b", "c") in [c[:4] for c in said(diff)]
+
+
+def test_a_rule_about_a_derived_number_that_only_one_side_has(tmp_path: Path) -> None:
+    rule = "rules: [{when: {gap: 8}, reject: no}]\n"
+    policy = "policy: [{name: all, order: [a]}]\n"
+    with_rule = small(tmp_path / "1", policy, a=A + rule)
+    without = small(tmp_path / "2", policy, a=A)
+    for old, new, kind in ((with_rule, without, "accepted"), (without, with_rule, "refused")):
+        found = [c for c in compare(old, new).changes if c.kind == "accepted"]
+        assert [(c.new, [r.condition for r in c.regions]) for c in found] == [(kind, ["gap 8"])]
