@@ -17,8 +17,9 @@ __all__ = ["unknown_packages"]
 
 def unknown_packages(names: Iterable[str], catalog: Catalog) -> dict[str, str | None]:
     """The names that nothing in a catalog knows, so that having the package changes no decision; each with a hint."""
-    listed = _listed(catalog.root)
-    strange = [name for name in names if name not in listed]
+    asked = list(names)
+    listed = _listed(catalog.root) if asked else frozenset[str]()
+    strange = [name for name in asked if name not in listed]
     if not strange:
         return {}
     known = listed | _read(catalog)
@@ -30,7 +31,8 @@ def _listed(root: str) -> frozenset[str]:
     """What is looked up on a machine."""
     from selector.environment import _load
 
-    software: Any = _load(os.path.join(root, "software.yaml")).data
+    path = os.path.join(root, "software.yaml")
+    software: Any = _load(path).data if os.path.isfile(path) else None
     packages: Any = software.get("packages") if isinstance(software, dict) else None
     return frozenset(packages) if isinstance(packages, dict) else frozenset()
 

@@ -18,6 +18,9 @@ FOUND = Path(__file__).resolve().parents[1] / "data" / "fuzz"
 #: Inputs of each target: about a second of each.
 INPUTS = {"manifest": 25, "pack": 15, "file": 25, "command": 40, "vocabulary": 60, "yaml": 120}
 
+#: Seconds of processor time for one input in the suite; other processes share the caches. By hand it is `LIMIT`.
+PATIENCE = 5.0
+
 
 @cache
 def _mutator(name: str) -> Mutator:
@@ -36,7 +39,7 @@ def test_no_input_is_more_than_a_mistake(name: str) -> None:
     )
     @given(st.randoms(use_true_random=False))
     def all_inputs(random: Random) -> None:
-        check(TARGETS[name], _mutator(name).draw(random))
+        check(TARGETS[name], _mutator(name).draw(random), PATIENCE)
 
     all_inputs()
 
@@ -46,7 +49,7 @@ def test_the_seeds_are_good_inputs(name: str) -> None:
     seeds = TARGETS[name].seeds()
     assert seeds
     for seed in seeds[:: 1 + len(seeds) // 10]:
-        check(TARGETS[name], seed)
+        check(TARGETS[name], seed, PATIENCE)
 
 
 @pytest.mark.parametrize("name", TARGETS)
