@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from selector.conditions import AxisTest, packages_of
 from selector.constraints import word
@@ -17,8 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["asked_packages", "facts_text"]
 
 
-def asked_packages(catalog: Catalog) -> set[str]:
+_ASKED: WeakKeyDictionary[Catalog, frozenset[str]] = WeakKeyDictionary()
+
+
+def asked_packages(catalog: Catalog) -> frozenset[str]:
     """The packages that some candidate or rule of a catalog asks about."""
+    found = _ASKED.get(catalog)
+    if found is None:
+        found = _ASKED[catalog] = _asked(catalog)
+    return found
+
+
+def _asked(catalog: Catalog) -> frozenset[str]:
     found: set[str] = set()
     for candidate in catalog.candidates:
         for declared in candidate.declared.values():
@@ -26,7 +37,7 @@ def asked_packages(catalog: Catalog) -> set[str]:
         for rule in candidate.rules:
             for part in (rule.when, rule.unless, rule.require, rule.until):
                 found.update(packages_of(part))
-    return found
+    return frozenset(found)
 
 
 def facts_text(facts: dict[str, Any], packages: Collection[str]) -> str:

@@ -23,12 +23,19 @@ LABEL, ASIDE = 28, 36
 FIELD = 15
 
 
-def where(place: str) -> str:
-    """A place (`FILE:LINE:COLUMN`, or nothing) as it opens from the current directory."""
-    from selector.locations import opened
-
+def where(place: str, known: dict[str, str] | None = None) -> str:
+    """A place (`FILE:LINE:COLUMN`, or nothing) as it opens from the current directory; files are looked for once in ``known``."""
     file, colon, rest = place.partition(":")
-    return f"{printable(opened(file))}{colon}{rest}" if colon else place
+    if not colon:
+        return place
+    shown = None if known is None else known.get(file)
+    if shown is None:
+        from selector.locations import opened
+
+        shown = printable(opened(file))
+        if known is not None:
+            known[file] = shown
+    return f"{shown}:{rest}"
 
 
 class Screen:
@@ -65,7 +72,10 @@ class Screen:
         Stops at a full screen, and returns how many blocks it printed.
         """
         start = len(self.out)
-        rows = [b._replace(lines=tuple(n._replace(place=where(n.place)) for n in b.lines)) for b in rows]
+        known: dict[str, str] = {}
+        rows = [
+            b._replace(lines=tuple(n._replace(place=where(n.place, known)) for n in b.lines)) for b in rows
+        ]
         short = [cells(b.label) for b in rows if cells(b.label) <= LABEL]
         wide = max(short, default=0) + 4
         widest = max((cells(line.place) for b in rows for line in b.lines), default=0)
