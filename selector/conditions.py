@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from selector.constraints import Constraint, ConstraintError, parse_condition, word
+from selector.constraints import Constraint, ConstraintError, parse_condition
 from selector.vocabulary import Axis, Vocabulary
 
 __all__ = [
@@ -186,8 +186,3 @@ def describe(condition: Condition, top: bool = True) -> str:
     joint = " and " if isinstance(condition, All) else " or "
     text = joint.join(describe(p, top=False) for p in condition.parts)
     return text if top or len(condition.parts) == 1 else f"({text})"
-
-
-def shown_value(axis: Axis, value: Any) -> str:
-    """``axis=value`` as a message writes it."""
-    return f"{axis.name}={word(value)}"

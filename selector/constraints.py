@@ -219,7 +219,6 @@ class OrderedSet(frozenset[Any]):
 
 
 ANY = Constraint(((),))
-NEVER = Constraint(())
 
 
 def _in(values: Sequence[Any]) -> Constraint:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from selector.conditions import AxisTest, Condition, _walk, axes_of, describe
+from selector.conditions import axes_of, describe
 from selector.constraints import Constraint, Test, word
 from selector.errors import Mark
 from selector.nodes import evaluate
@@ -327,8 +327,3 @@ def _opposite(rule: Rule) -> str:
     if rule.until is not None:
         parts.append(describe(rule.until))
     return " or ".join(parts) or "nothing"
-
-
-def tests_of(condition: Condition | None) -> tuple[AxisTest, ...]:
-    """The single tests of a condition, in the order written."""
-    return () if condition is None else tuple(leaf for leaf in _walk(condition) if isinstance(leaf, AxisTest))

@@ -13,7 +13,6 @@ from selector.schema_words import TYPES
 
 #: What every axis may say, whatever its type.
 _WORD_PATTERN = r"^[a-z][a-z0-9_]*$"
-_WORD: Schema = {"type": "string", "pattern": _WORD_PATTERN, "x-kind": "word"}
 _TEXTS: Schema = {"type": "array", "items": TEXT, "minItems": 1}
 _CONDITION: Schema = {
     "type": "object",

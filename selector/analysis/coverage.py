@@ -170,7 +170,7 @@ class _Search:
             self.solver, used, missing, (), plans(given, len(used)), limit=limit, simple_first=True
         )
         holes = [self._hole(cube, used, missing) for cube in covered.cubes]
-        return sorted(holes, key=lambda h: len(h.parts)), covered.complete
+        return sorted(holes, key=lambda h: (len(h.parts), h.condition)), covered.complete
 
     def _hole(self, cube: Cube, used: list[Facet], missing: int) -> Hole:
         literals = cube.literals(used)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from selector.environment import Environment
@@ -73,13 +72,6 @@ def decide(raw: Raw | tuple[Request, Environment], catalog: Catalog, *, strict: 
 
     request, environment = realised(raw, catalog.vocabulary) if isinstance(raw, Raw) else raw
     return engine(request, catalog, environment, (), strict=strict)
-
-
-def shown_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts as JSON-able data."""
-    from selector.environment import _plain
-
-    return {name: _plain(value) for name, value in facts.items()}
 
 
 def located(space: Space, request: Request, environment: Environment) -> Point:
